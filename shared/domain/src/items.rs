@@ -1,0 +1,182 @@
+//! What the state store holds: keys and values of its items (DESIGN section 4).
+//!
+//! Values are JSON, so that an item can be read by eye; readers treat an unknown word as corrupt, never as a default.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Position, TableName, Timestamp};
+
+/// Partition of everything about one table: `table#<t>`.
+#[must_use]
+pub fn table(table: &TableName) -> String {
+    format!("table#{table}")
+}
+
+/// Partition of everything about one model: `model#<m>`.
+#[must_use]
+pub fn model(model: &TableName) -> String {
+    format!("model#{model}")
+}
+
+/// Partition of the catalog pointers; the sort key is the table's name.
+pub const CATALOG: &str = "catalog";
+/// Partition of the cycle; its sort key is [`CURRENT`].
+pub const CYCLE: &str = "cycle";
+/// Sort key of the one open or last cycle.
+pub const CURRENT: &str = "current";
+/// Partition that lists every table that has a head; the sort key is the table's name, the value empty.
+pub const TABLES: &str = "tables";
+/// Sort key of a [`Head`].
+pub const HEAD: &str = "head";
+/// Sort key of a [`ModelState`].
+pub const STATE: &str = "state";
+/// Sort key of a [`Control`].
+pub const CONTROL: &str = "control";
+
+/// Sort key of a landing commit: `advance#<last sequence, 20 digits>`, so that text order is sequence order.
+#[must_use]
+pub fn advance(to: u64) -> String {
+    format!("advance#{to:020}")
+}
+
+/// Sort key of a model's commit: `commit#<number, 20 digits>`.
+#[must_use]
+pub fn commit(commits: u64) -> String {
+    format!("commit#{commits:020}")
+}
+
+/// Sort key of what a model consumed of one input: `consumed#<input>`.
+#[must_use]
+pub fn consumed(input: &TableName) -> String {
+    format!("consumed#{input}")
+}
+
+/// `table#<t>` / `head`: how far the table has come.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// Last sequence and number of commits. For models `sequence` is the published watermark.
+    pub position: Position,
+    /// Rows in the table.
+    pub rows: u64,
+    /// When the last commit was made.
+    pub advanced_at: Timestamp,
+    /// Columns of a landing table without the sequence; empty for models, whose snapshot has them.
+    #[serde(default)]
+    pub columns: Vec<Column>,
+    /// The current snapshot of a model table; none for landing tables.
+    #[serde(default)]
+    pub snapshot: Option<Snapshot>,
+}
+
+/// A column of a landing table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Column {
+    /// Name, case kept.
+    pub name: String,
+    /// Type, in SQL words: `BIGINT`, `DOUBLE`, `VARCHAR`, `BOOLEAN`, `TIMESTAMP`, `DATE`, `DECIMAL(p,s)`, `BLOB`.
+    pub kind: String,
+}
+
+/// A snapshot of a model table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The Iceberg metadata file, as a path in the warehouse.
+    pub metadata: String,
+    /// The snapshot in it.
+    pub id: i64,
+}
+
+/// `advance#<to>` of a landing table or `commit#<n>` of a model: one commit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Advance {
+    /// Sequence before the commit; exclusive.
+    pub from: u64,
+    /// Last sequence of the commit; inclusive.
+    pub to: u64,
+    /// Rows added.
+    pub rows: u64,
+    /// When the oldest data in it arrived in landing.
+    pub origin_at: Timestamp,
+    /// When it was committed.
+    pub committed_at: Timestamp,
+    /// Where the rows of a landing commit are; none for models.
+    #[serde(default)]
+    pub data: Option<BatchData>,
+}
+
+/// Where the rows of a landing commit are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchData {
+    /// Behind the item's header, as one Arrow IPC stream.
+    Inline,
+    /// A parquet object of the warehouse, and its size in bytes.
+    Object {
+        /// Path in the warehouse.
+        path: String,
+        /// Bytes.
+        size: u64,
+    },
+}
+
+/// `model#<m>` / `consumed#<input>`: the watermark, in the input's own domain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Consumed {
+    /// What has been consumed.
+    pub position: Position,
+}
+
+/// `model#<m>` / `state`: how the model's refreshes went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModelState {
+    /// Failures since the last success.
+    pub failures: u32,
+    /// Not before this; none when not failing.
+    pub retry_at: Option<Timestamp>,
+    /// What went wrong last; none after a success.
+    pub last_error: Option<String>,
+    /// Refreshes that succeeded.
+    pub refreshes: u64,
+    /// Rows those refreshes wrote.
+    pub rows: u64,
+    /// End of the last success.
+    pub last_refresh: Option<Timestamp>,
+    /// Lag that the last success removed, in milliseconds.
+    pub last_lag_ms: Option<u64>,
+    /// How long the last success took, in milliseconds.
+    pub last_duration_ms: Option<u64>,
+    /// When assertions last ran.
+    pub asserted_at: Option<Timestamp>,
+    /// Warn-severity assertions that failed in the last success.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// Digest of the query last built, for batch tables and `plan`.
+    #[serde(default)]
+    pub built_from: Option<String>,
+}
+
+/// `model#<m>` / `control`: what a person asked of the model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Control {
+    /// Not refreshed until resumed.
+    pub paused: bool,
+    /// Refresh at the next cycle whatever backoff or interval say; cleared by the attempt.
+    pub retry: bool,
+}
+
+/// `cycle` / `current`: what the cycle fixed when it opened (**C-1**).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cycle {
+    /// Counts cycles.
+    pub number: u64,
+    /// When it opened.
+    pub opened_at: Timestamp,
+    /// Heads of landing tables at that moment: the cycle reads no further.
+    pub targets: BTreeMap<TableName, Position>,
+    /// Models attempted so far, with how it ended.
+    pub done: BTreeMap<TableName, String>,
+    /// Whether the cycle has ended.
+    pub closed: bool,
+}

@@ -1,0 +1,30 @@
+//! The words and rules of Headwater: values in, values out.
+//!
+//! Nothing here performs I/O, reads a clock, draws a random number, or knows of Arrow, DataFusion or AWS.
+//!
+//! ## Invariants
+//! * **S-1** sequences of a table are contiguous from 1 and fixed at commit
+//! * **W-1** a watermark never moves down
+//! * **C-1** a model refreshes only from snapshots its cycle fixed
+
+pub mod items;
+pub mod live;
+pub mod model;
+pub mod name;
+pub mod position;
+pub mod project;
+pub mod time;
+
+pub use live::LiveSettings;
+pub use model::{Assert, Config, Materialized, Model, OnSchemaChange, Severity, Strategy};
+pub use name::TableName;
+pub use project::{Finding, Project};
+pub use position::Position;
+pub use time::{Duration, Timestamp};
+
+/// The sequence column: `BIGINT`, 1, 2, 3 and on per table.
+pub const SEQUENCE: &str = "_seq";
+/// The name other projects know [`SEQUENCE`] by; accepted anywhere in a model or query.
+pub const SEQUENCE_ALIAS: &str = "_havn_seq";
+/// The schema that holds landing tables.
+pub const LANDING: &str = "landing";

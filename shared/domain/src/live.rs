@@ -1,0 +1,48 @@
+//! Settings of the live runner, with the defaults of the seed.
+
+use crate::Duration;
+
+/// The `live:` block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveSettings {
+    /// Start the runner in `serve`.
+    pub enabled: bool,
+    /// Least time between two cycle starts.
+    pub min_interval: Duration,
+    /// Quiet time that closes a batch early.
+    pub debounce: Duration,
+    /// Longest a batch is held open.
+    pub max_latency: Duration,
+    /// Heads are re-read this often, for what nobody announced.
+    pub poll_interval: Duration,
+    /// One aggregated log row per model per interval.
+    pub log_interval: Duration,
+    /// First retry delay after a failure.
+    pub backoff_base: Duration,
+    /// Longest retry delay.
+    pub backoff_max: Duration,
+    /// Least time between two runs of the assertions; zero checks every refresh.
+    pub assertion_interval: Duration,
+    /// A live model is profiled at most this often.
+    pub profile_interval: Duration,
+    /// Lag above which a model is stale.
+    pub max_lag: Duration,
+}
+
+impl Default for LiveSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            min_interval: Duration::from_secs(1),
+            debounce: Duration::from_millis(200),
+            max_latency: Duration::from_secs(5),
+            poll_interval: Duration::from_secs(5),
+            log_interval: Duration::from_secs(60),
+            backoff_base: Duration::from_secs(2),
+            backoff_max: Duration::from_secs(300),
+            assertion_interval: Duration::ZERO,
+            profile_interval: Duration::from_secs(300),
+            max_lag: Duration::from_secs(300),
+        }
+    }
+}

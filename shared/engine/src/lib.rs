@@ -1,0 +1,20 @@
+//! Use cases: load, decide, do. Rules are `domain`'s, the world is behind `ports`.
+//!
+//! ## Invariants
+//! * **S-2** an acknowledged event is read exactly once by every live model
+//! * **W-2** data and its watermarks commit together or not at all
+//! * **C-2** readers never see a failed refresh
+//! * **Q-1** nothing is dropped silently: it is stored, refused with a reason, or quarantined
+
+pub mod batch;
+pub mod control;
+pub mod cycle;
+pub mod explain;
+pub mod ingest;
+pub mod read;
+pub mod refresh;
+pub mod runner;
+pub mod status;
+pub mod world;
+
+pub use world::World;

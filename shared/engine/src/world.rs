@@ -1,0 +1,31 @@
+//! The collaborators every use case is given.
+
+use std::sync::Arc;
+
+use domain::{LiveSettings, Project};
+use ports::{Alerts, Chance, Clock, Landing, Query, Queue, State, Tables};
+
+/// The ports, and the project they serve. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// Versioned items.
+    pub state: Arc<dyn State>,
+    /// Landing tables.
+    pub landing: Arc<dyn Landing>,
+    /// Reads and staged writes.
+    pub tables: Arc<dyn Tables>,
+    /// SQL.
+    pub query: Arc<dyn Query>,
+    /// Announcements.
+    pub queue: Arc<dyn Queue>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness and ids.
+    pub chance: Arc<dyn Chance>,
+    /// Alerts.
+    pub alerts: Arc<dyn Alerts>,
+    /// The models.
+    pub project: Arc<Project>,
+    /// The runner's settings.
+    pub live: Arc<LiveSettings>,
+}

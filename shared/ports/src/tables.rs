@@ -1,0 +1,183 @@
+//! Tables of the lake: pinned reads of all, staged writes of model tables.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use async_trait::async_trait;
+use domain::{OnSchemaChange, TableName, items::Snapshot};
+use futures::stream::BoxStream;
+
+use crate::{Result, state::Write};
+
+/// A stream of record batches of one schema.
+pub struct Rows {
+    /// Columns of every batch.
+    pub schema: SchemaRef,
+    /// The batches.
+    pub stream: BoxStream<'static, Result<RecordBatch>>,
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rows").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+/// One table at one moment. Whoever holds a pin reads the same rows for ever (until its snapshot expires).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pin {
+    /// A landing table through a sequence.
+    Landing {
+        /// The table.
+        table: TableName,
+        /// Columns, the sequence column last.
+        schema: SchemaRef,
+        /// Last sequence read, inclusive; 0 reads nothing.
+        through: u64,
+    },
+    /// A snapshot of a model table, published or staged.
+    Model {
+        /// The table.
+        table: TableName,
+        /// The snapshot.
+        snapshot: Snapshot,
+    },
+}
+
+impl Pin {
+    /// The table it pins.
+    #[must_use]
+    pub fn table(&self) -> &TableName {
+        match self {
+            Self::Landing { table, .. } | Self::Model { table, .. } => table,
+        }
+    }
+}
+
+/// What a scan of a pin has to read: a schema, and parts whose rows together are the table.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    /// Columns of the table; for landing tables with the sequence column.
+    pub schema: SchemaRef,
+    /// The parts, in sequence order for landing tables.
+    pub parts: Vec<Part>,
+}
+
+/// A part of a table.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// Rows in memory, in the scan's schema.
+    Memory(RecordBatch),
+    /// A parquet object.
+    File(Arc<FilePart>),
+}
+
+/// A parquet object of a table.
+#[derive(Clone, Debug)]
+pub struct FilePart {
+    /// Path in the warehouse.
+    pub path: String,
+    /// Bytes.
+    pub size: u64,
+    /// Rows in the file, deleted ones counted.
+    pub rows: u64,
+    /// For landing files: the sequence of the file's first row. The file has no sequence column: row `i` (from 0) has
+    /// sequence `first_sequence + i`. None for model files, which hold all their columns.
+    pub first_sequence: Option<u64>,
+    /// Row numbers of the file (from 0) that are deleted, ascending.
+    pub deleted: Option<Arc<roaring::RoaringTreemap>>,
+    /// What is known of each column by name: absent means nothing is known.
+    pub bounds: BTreeMap<String, Bounds>,
+}
+
+/// Bounds of a column in one file, as single-row arrays of the column's type.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Not above any value; none when unknown. NaN is left out of bounds, as parquet does.
+    pub min: Option<arrow::array::ArrayRef>,
+    /// Not below any value.
+    pub max: Option<arrow::array::ArrayRef>,
+    /// NULLs in the file, deleted rows counted.
+    pub nulls: Option<u64>,
+}
+
+/// How staged rows meet the table's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Apply {
+    /// Rows are added, by column name.
+    Append,
+    /// One row per key: of the batch's rows of one key the one with the highest `_seq` stays (the last delivered when
+    /// equal or without `_seq`), and it takes the place of the table's row of that key. NULL equals NULL, -0.0 equals
+    /// 0.0, NaN equals NaN (**M-1**).
+    Merge {
+        /// Key columns.
+        key: Vec<String>,
+    },
+    /// Every table row of a key in the batch goes; all rows of the batch stay.
+    DeleteInsert {
+        /// Key columns.
+        key: Vec<String>,
+    },
+    /// The table's rows become the batch's.
+    Overwrite,
+}
+
+/// A change to a model table.
+#[derive(Debug)]
+pub struct Change {
+    /// The table.
+    pub table: TableName,
+    /// The published snapshot it is based on; none creates the table.
+    pub base: Option<Snapshot>,
+    /// How rows are applied.
+    pub apply: Apply,
+    /// What to do about other columns.
+    pub on_schema_change: OnSchemaChange,
+    /// The rows.
+    pub rows: Rows,
+    /// A re-stamp: when set, `_seq` of every staged row becomes `first, first + 1, ..` in batch order.
+    pub restamp_from: Option<u64>,
+    /// Written to the snapshot's summary: watermarks and what else a reader may want.
+    pub properties: BTreeMap<String, String>,
+}
+
+/// Files written and visible to nobody. Dropped, they are garbage for the sweep.
+#[derive(Clone, Debug)]
+#[must_use = "staged rows become visible only when their writes are committed"]
+pub struct Staged {
+    /// The snapshot the table will have. It can be pinned and read already. Equals the base when nothing changed.
+    pub snapshot: Snapshot,
+    /// Whether the table differs from its base in any row or column.
+    pub changed: bool,
+    /// Rows added.
+    pub added: u64,
+    /// Rows removed.
+    pub deleted: u64,
+    /// Rows in the table after it.
+    pub rows: u64,
+    /// Highest `_seq` of the rows added, if the column is there.
+    pub sequence_max: Option<u64>,
+    /// Columns of the table after it.
+    pub schema: SchemaRef,
+    /// The catalog pointer, expecting the base: to be part of the refresh's one transaction.
+    pub writes: Vec<Write>,
+}
+
+/// Tables of the lake.
+#[async_trait]
+pub trait Tables: Send + Sync + fmt::Debug {
+    /// Pins the table as it is now: landing tables through their head, models at their head's snapshot. `None` when
+    /// the table has never been declared or built.
+    async fn pin(&self, table: &TableName) -> Result<Option<Pin>>;
+
+    /// What there is to read. For landing pins only parts that may hold sequences above `after` are returned, and a
+    /// part may still hold lower ones.
+    async fn scan(&self, pin: &Pin, after: u64) -> Result<Scan>;
+
+    /// Columns of a pinned table.
+    async fn schema(&self, pin: &Pin) -> Result<SchemaRef>;
+
+    /// Writes files for a change, and the metadata of the snapshot they make. Memory is bounded by the batch's keys
+    /// and one open file, never by the table.
+    async fn stage(&self, change: Change) -> Result<Staged>;
+}
