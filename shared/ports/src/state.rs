@@ -109,6 +109,27 @@ impl Write {
     }
 }
 
+/// Refuses what no store may take: more than [`WRITES_MAX`] writes, or two of one key. Every adapter asks this first, so
+/// that all refuse alike.
+///
+/// # Errors
+/// `Invalid`, naming the key that is there twice or the number of writes.
+pub fn validate(writes: &[Write]) -> Result<()> {
+    let invalid = |subject: String| Error::new(Kind::Invalid, "write transaction", subject);
+    if writes.len() > WRITES_MAX {
+        let sentence = format!("it has more than {WRITES_MAX} writes");
+        return Err(invalid(format!("{} writes", writes.len())).because(sentence));
+    }
+    let mut seen = std::collections::HashSet::with_capacity(writes.len());
+    for key in writes.iter().map(Write::key) {
+        if !seen.insert(key) {
+            let subject = format!("{}/{}", key.partition, key.sort);
+            return Err(invalid(subject).because("two writes name this key"));
+        }
+    }
+    Ok(())
+}
+
 /// How a transaction ended. A conflict is an answer, not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
