@@ -21,6 +21,9 @@ pub struct LiveSettings {
     pub backoff_base: Duration,
     /// Longest retry delay.
     pub backoff_max: Duration,
+    /// Fraction by which a retry delay is moved either way, so that models that failed together do not retry
+    /// together; zero for exact delays. Not a setting of `headwater.yml`.
+    pub jitter: f64,
     /// Least time between two runs of the assertions; zero checks every refresh.
     pub assertion_interval: Duration,
     /// A live model is profiled at most this often.
@@ -40,6 +43,7 @@ impl Default for LiveSettings {
             log_interval: Duration::from_secs(60),
             backoff_base: Duration::from_secs(2),
             backoff_max: Duration::from_secs(300),
+            jitter: 0.1,
             assertion_interval: Duration::ZERO,
             profile_interval: Duration::from_secs(300),
             max_lag: Duration::from_secs(300),
