@@ -7,24 +7,33 @@
 //! * **W-1** a watermark never moves down
 //! * **C-1** a model refreshes only from snapshots its cycle fixed
 
+pub mod duration;
 pub mod items;
 pub mod live;
 pub mod model;
 pub mod name;
+pub mod parse;
+pub mod plan;
 pub mod position;
 pub mod project;
+pub mod schedule;
+pub mod sql;
 pub mod time;
 
 pub use live::LiveSettings;
 pub use model::{Assert, Config, Materialized, Model, OnSchemaChange, Severity, Strategy};
 pub use name::TableName;
-pub use project::{Finding, Project};
 pub use position::Position;
+pub use project::{Finding, Project};
 pub use time::{Duration, Timestamp};
 
 /// The sequence column: `BIGINT`, 1, 2, 3 and on per table.
 pub const SEQUENCE: &str = "_seq";
 /// The name other projects know [`SEQUENCE`] by; accepted anywhere in a model or query.
 pub const SEQUENCE_ALIAS: &str = "_havn_seq";
+/// The flag of a row that was deleted softly: `BOOLEAN`.
+pub const DELETED: &str = "_deleted";
+/// The name other projects know [`DELETED`] by; accepted anywhere in a model or query.
+pub const DELETED_ALIAS: &str = "_havn_deleted";
 /// The schema that holds landing tables.
 pub const LANDING: &str = "landing";

@@ -33,7 +33,9 @@ pub enum NameError {
 pub fn is_identifier(text: &str) -> bool {
     let mut chars = text.chars();
     text.len() <= IDENTIFIER_BYTES_MAX
-        && chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && chars
+            .next()
+            .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
@@ -48,7 +50,10 @@ impl TableName {
                 return Err(NameError::Identifier(part.to_owned()));
             }
         }
-        Ok(Self { schema: schema.to_ascii_lowercase(), name: name.to_ascii_lowercase() })
+        Ok(Self {
+            schema: schema.to_ascii_lowercase(),
+            name: name.to_ascii_lowercase(),
+        })
     }
 
     /// The landing table of a source: `landing.<source>`.
@@ -115,7 +120,13 @@ mod tests {
 
     #[test]
     fn a_name_is_two_identifiers_in_lower_case() {
-        assert_eq!("Silver.Orders".parse::<TableName>().map(|n| n.to_string()).as_deref(), Ok("silver.orders"));
+        assert_eq!(
+            "Silver.Orders"
+                .parse::<TableName>()
+                .map(|n| n.to_string())
+                .as_deref(),
+            Ok("silver.orders")
+        );
         for bad in ["orders", "a.b.c", "1a.b", "a.b-c", ".b", "a.", "a.b;drop"] {
             assert!(bad.parse::<TableName>().is_err(), "{bad}");
         }

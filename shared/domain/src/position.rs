@@ -37,9 +37,24 @@ mod tests {
 
     #[test]
     fn a_commit_that_only_deletes_leaves_readers_behind() {
-        let consumed = Position { sequence: 5, commits: 2 };
-        assert!(consumed.is_behind(Position { sequence: 5, commits: 3 }));
+        let consumed = Position {
+            sequence: 5,
+            commits: 2,
+        };
+        assert!(consumed.is_behind(Position {
+            sequence: 5,
+            commits: 3
+        }));
         assert!(!consumed.is_behind(consumed));
-        assert_eq!(consumed.advance(Position { sequence: 4, commits: 9 }), Position { sequence: 5, commits: 9 });
+        assert_eq!(
+            consumed.advance(Position {
+                sequence: 4,
+                commits: 9
+            }),
+            Position {
+                sequence: 5,
+                commits: 9
+            }
+        );
     }
 }

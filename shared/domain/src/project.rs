@@ -1,6 +1,6 @@
 //! A project: its models and how they hang together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Model, Severity, TableName};
 
@@ -14,6 +14,50 @@ pub struct Project {
     /// Live inputs per live incremental model: landing tables and live incremental models, with views and ephemeral
     /// models looked through; in first-seen order.
     pub inputs: BTreeMap<TableName, Vec<TableName>>,
+}
+
+impl Project {
+    /// Reads model files: (path relative to the project, text). Never fails: what cannot be read is a finding and the
+    /// model is left out. `known` names the tables that exist beside the models; without it a missing landing table is
+    /// not judged.
+    #[must_use]
+    pub fn load(
+        files: &[(String, String)],
+        known: Option<&BTreeSet<TableName>>,
+    ) -> (Self, Vec<Finding>) {
+        let _ = (files, known);
+        unimplemented!()
+    }
+
+    /// The model or input whose name is nearest to a mistyped one.
+    #[must_use]
+    pub fn nearest(&self, name: &str) -> Option<String> {
+        let _ = name;
+        unimplemented!()
+    }
+
+    /// Live incremental models, in dependency order.
+    pub fn live(&self) -> impl Iterator<Item = &Model> {
+        self.order
+            .iter()
+            .filter(|name| self.inputs.contains_key(name))
+            .filter_map(|name| self.models.get(name))
+    }
+
+    /// Every live incremental model a live model depends on, directly or not; views are looked through.
+    #[must_use]
+    pub fn ancestors(&self, model: &TableName) -> BTreeSet<TableName> {
+        let mut found = BTreeSet::new();
+        let mut open = vec![model];
+        while let Some(next) = open.pop() {
+            for input in self.inputs.get(next).into_iter().flatten() {
+                if self.inputs.contains_key(input) && found.insert(input.clone()) {
+                    open.push(input);
+                }
+            }
+        }
+        found
+    }
 }
 
 /// Something `validate` says.

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 pub use std::time::Duration;
 
 /// A moment in UTC: microseconds since 1970-01-01T00:00:00Z.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Timestamp(pub i64);
 
@@ -29,7 +31,10 @@ impl ops::Add<Duration> for Timestamp {
     type Output = Self;
 
     fn add(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
+        Self(
+            self.0
+                .saturating_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)),
+        )
     }
 }
 
@@ -37,7 +42,10 @@ impl fmt::Display for Timestamp {
     /// RFC 3339 in UTC with microseconds: `2026-11-29T16:44:49.000000Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Civil date from days: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
-        let (days, micros) = (self.0.div_euclid(86_400_000_000), self.0.rem_euclid(86_400_000_000));
+        let (days, micros) = (
+            self.0.div_euclid(86_400_000_000),
+            self.0.rem_euclid(86_400_000_000),
+        );
         let z = days + 719_468;
         let era = z.div_euclid(146_097);
         let doe = z.rem_euclid(146_097);
@@ -49,7 +57,10 @@ impl fmt::Display for Timestamp {
         let year = yoe + era * 400 + i64::from(month <= 2);
         let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
         let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:06}Z")
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:06}Z"
+        )
     }
 }
 
