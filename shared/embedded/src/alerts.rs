@@ -22,10 +22,12 @@ impl Alerts for LogAlerts {
         let detail = detail.unwrap_or_default();
         match kind {
             AlertKind::LiveModelFailed => {
-                tracing::warn!(alert = "live_model_failed", %model, %at, "live model `{model}` failed: {detail}");
+                let alert = "live_model_failed";
+                tracing::warn!(alert, %model, %at, "live model `{model}` failed: {detail}");
             }
             AlertKind::LiveModelRecovered => {
-                tracing::info!(alert = "live_model_recovered", %model, %at, "live model `{model}` recovered");
+                let alert = "live_model_recovered";
+                tracing::info!(alert, %model, %at, "live model `{model}` recovered");
             }
         }
         Ok(())

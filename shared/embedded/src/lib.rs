@@ -1,11 +1,13 @@
-//! The ports on one machine: SQLite for state, durable files for objects, a queue that wakes at once.
+//! The ports on one machine: SQLite for state, durable files for objects, a queue that wakes at
+//! once.
 //!
-//! Twins of what runs in the cloud: the same contracts (`testkit::contract`), so that everything above cannot tell
-//! the difference. Several processes may share one state file and one warehouse folder; the queue is of one process,
-//! and a poll finds what another one announced.
+//! Twins of what runs in the cloud: the same contracts (`testkit::contract`), so that everything
+//! above cannot tell the difference. Several processes may share one state file and one warehouse
+//! folder; the queue is of one process, and a poll finds what another one announced.
 //!
 //! ## Invariants
-//! * what was acknowledged survives `kill -9` at any moment, and loss of power as far as the disk keeps its word
+//! * what was acknowledged survives `kill -9` at any moment, and loss of power as far as the disk
+//!   keeps its word
 //! * an object is there whole, or not at all
 //! * a file that is not ours is refused and left as it is
 

@@ -14,15 +14,15 @@ use object_store::{
 };
 use ports::{Kind, Objects};
 
-pub(crate) use staging::sync_folder;
 use staging::{STAGING, Staging};
+pub(crate) use staging::{create_folders, sync_folder};
 use upload::Upload;
 
 /// Objects under a folder.
 ///
-/// `object_store`'s own local files, with its writes replaced: an object is written and synced under another name,
-/// then renamed, then its folder is synced, and only then acknowledged. So a full disk or a loss of power leaves the
-/// old object or the new one, never half of one.
+/// `object_store`'s own local files, with its writes replaced: an object is written and synced
+/// under another name, then renamed, then its folder is synced, and only then acknowledged. So a
+/// full disk or a loss of power leaves the old object or the new one, never half of one.
 #[derive(Clone, Debug)]
 pub struct FileObjects {
     inner: LocalFileSystem,
@@ -30,7 +30,8 @@ pub struct FileObjects {
 }
 
 impl FileObjects {
-    /// Opens the folder, creating it when it does not exist, and removes what writers that died have left half done.
+    /// Opens the folder, creating it when it does not exist, and removes what writers that died
+    /// have left half done.
     ///
     /// # Errors
     /// `Invalid` when it is no folder, `Unavailable` when it cannot be created or read.
@@ -40,11 +41,8 @@ impl FileObjects {
             return Err(error(Kind::Invalid).because("it is not a folder"));
         }
         let unavailable = |e: io::Error| error(Kind::Unavailable).because(e);
-        std::fs::create_dir_all(root).map_err(unavailable)?;
+        create_folders(root).map_err(unavailable)?;
         let root = root.canonicalize().map_err(unavailable)?;
-        if let Some(parent) = root.parent() {
-            sync_folder(parent).map_err(unavailable)?;
-        }
         let staging = Staging::open(&root).map_err(unavailable)?;
         let inner = LocalFileSystem::new_with_prefix(&root)?;
         Ok(Arc::new(Self {
@@ -53,7 +51,8 @@ impl FileObjects {
         }))
     }
 
-    /// Makes the name of an object durable that somebody else's code put there, and its bytes with it.
+    /// Makes the name of an object durable that somebody else's code put there, and its bytes with
+    /// it.
     async fn settle(&self, location: &Path) -> Result<()> {
         let file = self.inner.path_to_filesystem(location)?;
         let staging = self.staging.clone();

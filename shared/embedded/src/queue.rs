@@ -10,8 +10,8 @@ use domain::{Position, TableName};
 use ports::{Queue, Result, queue::Announcement};
 use tokio::sync::Notify;
 
-/// A queue that wakes its receiver at once. It keeps one announcement per table, the furthest, so it never holds more
-/// than there are tables.
+/// A queue that wakes its receiver at once. It keeps one announcement per table, the furthest, so
+/// it never holds more than there are tables.
 #[derive(Debug, Default)]
 pub struct WakingQueue {
     waiting: Mutex<BTreeMap<TableName, Position>>,

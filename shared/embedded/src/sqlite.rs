@@ -1,8 +1,9 @@
 //! State in one SQLite file.
 //!
-//! Writes of one process go through one thread, which commits all transactions that wait in a single SQLite
-//! transaction: one `fsync` for all of them. Each keeps its own conditions and its own answer. Processes take turns by
-//! SQLite's own lock. Reads go to a few connections of their own and never wait for the writer.
+//! Writes of one process go through one thread, which commits all transactions that wait in a
+//! single SQLite transaction: one `fsync` for all of them. Each keeps its own conditions and its
+//! own answer. Processes take turns by SQLite's own lock. Reads go to a few connections of their
+//! own and never wait for the writer.
 
 mod failure;
 mod file;
@@ -27,7 +28,8 @@ use self::{
 
 /// The state store in a SQLite file, safe for several processes at once.
 ///
-/// Pointers of the catalog are mirrored into the tables that PyIceberg's SQL catalog reads, in the same transaction.
+/// Pointers of the catalog are mirrored into the tables that PyIceberg's SQL catalog reads, in the
+/// same transaction.
 #[derive(Clone)]
 pub struct SqliteState {
     path: Arc<Path>,
@@ -47,8 +49,9 @@ impl SqliteState {
     /// Opens a state file, creating it and its folder when there is none.
     ///
     /// # Errors
-    /// `Corrupt` when the file is something else, which is then left as it is; `Invalid` when it is a folder or was
-    /// written by a newer version; `Unavailable` when it cannot be read or written, or the disk is full.
+    /// `Corrupt` when the file is something else, which is then left as it is; `Invalid` when it is
+    /// a folder or was written by a newer version; `Unavailable` when it cannot be read or written,
+    /// or the disk is full.
     pub fn open(path: &Path) -> Result<Self> {
         Self::start(path, None)
     }

@@ -37,7 +37,8 @@ impl SimulatedClock {
         self.now.send_replace(moment);
     }
 
-    /// The earliest moment that somebody sleeps until: where a simulation with nothing else to do jumps to.
+    /// The earliest moment that somebody sleeps until: where a simulation with nothing else to do
+    /// jumps to.
     #[must_use]
     pub fn next_wake(&self) -> Option<Timestamp> {
         lock(&self.sleepers).keys().next().copied()

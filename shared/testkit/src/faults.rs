@@ -1,8 +1,10 @@
-//! Faults on demand: conflicts, silence before or after the effect, full disks, and death between any two calls.
+//! Faults on demand: conflicts, silence before or after the effect, full disks, and death between
+//! any two calls.
 //!
-//! One [`Faults`] plan is shared by the wrappers of all ports of a process, so that "the ninth call" means the ninth
-//! of the process and not of one port. Once crashed, no call ever returns: like a killed process, nothing that would
-//! come after it happens. [`Faults::until_crash`] notices and drops the work.
+//! One [`Faults`] plan is shared by the wrappers of all ports of a process, so that "the ninth
+//! call" means the ninth of the process and not of one port. Once crashed, no call ever returns:
+//! like a killed process, nothing that would come after it happens. [`Faults::until_crash`] notices
+//! and drops the work.
 
 mod objects;
 mod state;
@@ -41,7 +43,8 @@ pub enum Operation {
 /// How a call goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A transaction is answered as a conflict and nothing happens. Other calls: as [`Fault::Before`].
+    /// A transaction is answered as a conflict and nothing happens. Other calls: as
+    /// [`Fault::Before`].
     Conflict,
     /// Nothing happens and the call is `Unavailable`.
     Before,
@@ -151,7 +154,8 @@ impl Faults {
         plan.crash = Some(Crash::Before(plan.calls + calls + 1));
     }
 
-    /// The process dies `calls` calls from now, after the effect of the next one and before its answer.
+    /// The process dies `calls` calls from now, after the effect of the next one and before its
+    /// answer.
     pub fn crash_after_effect(&self, calls: u64) {
         let mut plan = lock(&self.plan);
         plan.crash = Some(Crash::After(plan.calls + calls + 1));

@@ -1,8 +1,8 @@
-//! Pretend worlds for tests: ports in memory, time that moves only when told to, faults on demand, and the contract
-//! suites that every adapter must pass.
+//! Pretend worlds for tests: ports in memory, time that moves only when told to, faults on demand,
+//! and the contract suites that every adapter must pass.
 //!
-//! Nothing here reads a wall clock, sleeps, or opens a file or a socket. A test that uses it ends the same way every
-//! time for one seed.
+//! Nothing here reads a wall clock, sleeps, or opens a file or a socket. A test that uses it ends
+//! the same way every time for one seed.
 //!
 //! ```
 //! use std::sync::Arc;

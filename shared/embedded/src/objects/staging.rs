@@ -64,7 +64,8 @@ impl Staging {
                 }
                 opened => opened?,
             };
-            // The lock says that its writer lives. Where there are no locks, nobody else removes it either.
+            // The lock says that its writer lives. Where there are no locks, nobody else removes it
+            // either.
             match file.lock() {
                 Err(error) if error.kind() != io::ErrorKind::Unsupported => return Err(error),
                 _ => {}
@@ -81,13 +82,15 @@ impl Staging {
         }
     }
 
-    /// Syncs a file and gives it its name; `create` refuses a name that is taken with `AlreadyExists`.
+    /// Syncs a file and gives it its name; `create` refuses a name that is taken with
+    /// `AlreadyExists`.
     pub(super) fn publish(&self, mut staged: Staged, name: &Path, create: bool) -> io::Result<()> {
         staged.file.sync_all()?;
         let folder = parent(name)?;
         self.ensure(folder)?;
         if create {
-            // A link, unlike a rename, never replaces; the first name goes when `staged` is dropped.
+            // A link, unlike a rename, never replaces; the first name goes when `staged` is
+            // dropped.
             std::fs::hard_link(&staged.path, name)?;
         } else {
             std::fs::rename(&staged.path, name)?;
@@ -162,6 +165,22 @@ fn remove_if_dead(path: &Path) {
 fn parent(name: &Path) -> io::Result<&Path> {
     name.parent()
         .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
+}
+
+/// Creates a folder and those above it that are missing, durably.
+pub(crate) fn create_folders(folder: &Path) -> io::Result<()> {
+    let named = |above: &&Path| !above.as_os_str().is_empty();
+    let missing: Vec<&Path> = folder
+        .ancestors()
+        .filter(named)
+        .take_while(|above| !above.exists())
+        .collect();
+    std::fs::create_dir_all(folder)?;
+    for made in missing {
+        let above = made.parent().filter(named).unwrap_or(Path::new("."));
+        sync_folder(above)?;
+    }
+    Ok(())
 }
 
 /// Makes names in a folder durable.

@@ -38,7 +38,8 @@ pub(super) fn failure(action: &'static str, path: &Path, error: &rusqlite::Error
     }
 }
 
-/// Whether one transaction of a group may have caused it, so that the others deserve an attempt without that one.
+/// Whether one transaction of a group may have caused it, so that the others deserve an attempt
+/// without that one.
 pub(super) fn blames_one(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),

@@ -12,7 +12,7 @@ use ports::{Error, Kind, Result};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::failure::{NOT_OURS, failure};
-use crate::objects::sync_folder;
+use crate::objects::{create_folders, sync_folder};
 
 /// "HWST" in the file's header: whose SQLite file it is.
 const APPLICATION_ID: i32 = 0x4857_5354;
@@ -27,8 +27,9 @@ const APPLICATION_ID_AT: usize = 68;
 
 const OPEN: &str = "open state";
 
-/// Items have a row id besides their key because values are large: a table without one would keep them in the inner
-/// pages of its tree. The two tables of Iceberg are as PyIceberg 0.12 creates them.
+/// Items have a row id besides their key because values are large: a table without one would keep
+/// them in the inner pages of its tree. The two tables of Iceberg are as PyIceberg 0.12 creates
+/// them.
 const SCHEMA: &str = "
     CREATE TABLE items (
         id INTEGER PRIMARY KEY,
@@ -66,7 +67,7 @@ pub(super) fn open(path: &Path) -> Result<Connection> {
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(unavailable)?;
+    create_folders(folder).map_err(unavailable)?;
     refuse_foreign(path)?;
     let mut connection = connect_with(path, OpenFlags::SQLITE_OPEN_CREATE)?;
     initialise(&mut connection, path)?;
@@ -100,7 +101,8 @@ fn connect_with(path: &Path, also: OpenFlags) -> Result<Connection> {
     connect().map_err(|error| failure(OPEN, path, &error))
 }
 
-/// Looks at the first bytes, because SQLite may write to what it opens: recover a log, or take an empty file over.
+/// Looks at the first bytes, because SQLite may write to what it opens: recover a log, or take an
+/// empty file over.
 fn refuse_foreign(path: &Path) -> Result<()> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     let read = match File::open(path) {
@@ -122,7 +124,8 @@ fn refuse_foreign(path: &Path) -> Result<()> {
     Err(Error::new(Kind::Corrupt, OPEN, path.display()).because(NOT_OURS))
 }
 
-/// Applies the schema to a new file; of an old one, checks its version. Two processes may be here at once.
+/// Applies the schema to a new file; of an old one, checks its version. Two processes may be here
+/// at once.
 fn initialise(connection: &mut Connection, path: &Path) -> Result<()> {
     let failed = |error: rusqlite::Error| failure(OPEN, path, &error);
     if identity(connection).map_err(failed)? == (0, 0) {
@@ -137,7 +140,8 @@ fn initialise(connection: &mut Connection, path: &Path) -> Result<()> {
         }
         _ => return Err(Error::new(Kind::Corrupt, OPEN, path.display()).because(NOT_OURS)),
     }
-    // Only now: the switch writes the header by itself, and a header without our id must never be left behind.
+    // Only now: the switch writes the header by itself, and a header without our id must never be
+    // left behind.
     write_ahead(connection).map_err(failed)
 }
 
@@ -156,7 +160,8 @@ fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// Turns on the write-ahead log, which stays on. SQLite does not wait by itself for another process that does the same.
+/// Turns on the write-ahead log, which stays on. SQLite does not wait by itself for another process
+/// that does the same.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let pause = Duration::from_millis(10);
     let mut waited = Duration::ZERO;

@@ -1,7 +1,7 @@
 //! The catalog for readers: pointers of the catalog as rows of PyIceberg's SQL catalog.
 //!
-//! Items are what counts and rows follow them, in the same transaction. A reader opens the state file with
-//! `SqlCatalog("headwater", uri="sqlite:///<file>")`.
+//! Items are what counts and rows follow them, in the same transaction. A reader opens the state
+//! file with `SqlCatalog("headwater", uri="sqlite:///<file>")`.
 
 use domain::{TableName, items::CATALOG};
 use ports::{Error, Kind, Result, state::Write};

@@ -109,8 +109,8 @@ fn settle(connection: &Connection, path: &Path, group: Vec<Job>) {
     }
 }
 
-/// Applies every transaction of the group whose conditions hold, in order, and makes them durable together. After an
-/// error nothing of the group has happened.
+/// Applies every transaction of the group whose conditions hold, in order, and makes them durable
+/// together. After an error nothing of the group has happened.
 fn commit(connection: &Connection, group: &[Job]) -> rusqlite::Result<Vec<Outcome>> {
     // Immediate: it waits for other processes here, before the first condition is read.
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;

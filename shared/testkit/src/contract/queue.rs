@@ -8,8 +8,8 @@ use ports::{Queue, queue::Announcement};
 
 use super::checks;
 
-/// The contract of [`ports::Queue`], for a queue that nobody else uses and that delivers at once. Announcements of one
-/// table may be merged into the highest.
+/// The contract of [`ports::Queue`], for a queue that nobody else uses and that delivers at once.
+/// Announcements of one table may be merged into the highest.
 ///
 /// # Panics
 /// When it is broken.

@@ -15,7 +15,7 @@ use ports::{
 use self::{concurrent::*, reading::*, writing::*};
 use super::checks;
 
-/// The contract of [`ports::State`]. Run it on two handles of one store at once to check them against each other.
+/// The contract of [`ports::State`].
 ///
 /// # Panics
 /// When it is broken.
