@@ -1,4 +1,4 @@
-//! The planner: from heads, consumed watermarks, states and controls to decisions. Pure.
+//! The planner: which models a cycle refreshes now, and why the others wait. A pure function.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,79 +7,234 @@ use crate::{
     items::{Control, ModelState},
 };
 
-/// Everything a decision depends on.
+/// Everything the planner looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// The models.
     pub project: &'a Project,
     /// The runner's settings.
     pub live: &'a LiveSettings,
-    /// The time it is.
+    /// The time.
     pub now: Timestamp,
-    /// Every table that has a head.
+    /// Heads of every table that has one.
     pub heads: &'a BTreeMap<TableName, Position>,
-    /// What each model consumed of each input: (model, input).
+    /// What each model consumed of each input: `(model, input)`.
     pub consumed: &'a BTreeMap<(TableName, TableName), Position>,
     /// How refreshes went.
     pub states: &'a BTreeMap<TableName, ModelState>,
     /// What people asked.
     pub controls: &'a BTreeMap<TableName, Control>,
-    /// Landing targets of the cycle; a landing table that is not in it is not read further than consumed.
+    /// Heads of landing tables when the cycle opened: nothing is read beyond them (**C-1**).
     pub targets: &'a BTreeMap<TableName, Position>,
     /// Models already attempted in this cycle.
     pub attempted: &'a BTreeSet<TableName>,
 }
 
-/// What a cycle does with a model.
+/// What a cycle does with one model now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Bring it up to date now.
+    /// Refresh it.
     Refresh,
-    /// Nothing to do.
+    /// It is up to date.
     Idle,
-    /// An ancestor comes first in this cycle.
+    /// This ancestor comes first in the same cycle.
     After(TableName),
-    /// Not in this cycle.
+    /// It is not attempted.
     Hold(Hold),
 }
 
-/// Why a model is not refreshed although it could be behind.
+/// Why a model is not attempted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// A person paused it.
     Paused,
-    /// It failed; not before this moment.
+    /// It failed and is not retried before this.
     Backoff(Timestamp),
-    /// `live_interval`; not before this moment.
+    /// Its `live_interval` ends then.
     Interval(Timestamp),
-    /// This ancestor is stuck.
+    /// This ancestor is paused or failing with data it has not applied.
     Waiting(TableName),
+}
+
+impl View<'_> {
+    /// How far a cycle reads an input: landing tables to their target, models to their head.
+    fn reach(&self, input: &TableName) -> Position {
+        let heads = if input.is_landing() {
+            self.targets
+        } else {
+            self.heads
+        };
+        heads.get(input).copied().unwrap_or_default()
+    }
+
+    fn inputs(&self, model: &TableName) -> &[TableName] {
+        self.project.inputs.get(model).map_or(&[], Vec::as_slice)
+    }
+
+    fn retry_asked(&self, model: &TableName) -> bool {
+        self.controls
+            .get(model)
+            .is_some_and(|control| control.retry)
+    }
+}
+
+/// Whether some input has come further than the model consumed, or the model was never built while one has advanced.
+#[must_use]
+pub fn is_behind(view: &View<'_>, model: &TableName) -> bool {
+    let unbuilt = !view.heads.contains_key(model);
+    view.inputs(model).iter().any(|input| {
+        let reach = view.reach(input);
+        let key = (model.clone(), input.clone());
+        let consumed = view.consumed.get(&key).copied().unwrap_or_default();
+        consumed.is_behind(reach) || (unbuilt && reach.commits > 0)
+    })
 }
 
 /// Decides every live incremental model.
 #[must_use]
 pub fn decide(view: &View<'_>) -> BTreeMap<TableName, Decision> {
-    let _ = view;
-    unimplemented!()
+    let mut decisions: BTreeMap<TableName, Decision> = BTreeMap::new();
+    // In DAG order every ancestor is decided before its readers.
+    for model in view.project.live() {
+        let decision = decide_one(view, &model.name, &decisions);
+        decisions.insert(model.name.clone(), decision);
+    }
+    decisions
 }
 
-/// Whether a model has something to read.
-#[must_use]
-pub fn is_behind(view: &View<'_>, model: &TableName) -> bool {
-    let _ = (view, model);
-    unimplemented!()
+fn decide_one(
+    view: &View<'_>,
+    model: &TableName,
+    decided: &BTreeMap<TableName, Decision>,
+) -> Decision {
+    let behind = is_behind(view, model);
+    if behind
+        && view
+            .controls
+            .get(model)
+            .is_some_and(|control| control.paused)
+    {
+        return Decision::Hold(Hold::Paused);
+    }
+    if let Some(blocking) = blocking_ancestor(view, model, decided) {
+        return Decision::Hold(Hold::Waiting(blocking));
+    }
+    if let Some(first) = coming_ancestor(view, model, decided) {
+        return Decision::After(first);
+    }
+    if !behind {
+        return Decision::Idle;
+    }
+    let state = view.states.get(model);
+    let retry = view.retry_asked(model);
+    if view.attempted.contains(model) {
+        // Its attempt did not catch it up: it failed, conflicted, or its inputs moved on. Next cycle.
+        let until = state.and_then(|state| state.retry_at).unwrap_or(view.now);
+        return Decision::Hold(Hold::Backoff(until));
+    }
+    if let Some(at) = state.and_then(|state| state.retry_at)
+        && !retry
+        && view.now < at
+    {
+        return Decision::Hold(Hold::Backoff(at));
+    }
+    if let Some(until) = interval_end(view, model)
+        && !retry
+        && view.now < until
+    {
+        return Decision::Hold(Hold::Interval(until));
+    }
+    Decision::Refresh
 }
 
-/// The status word of a model (`live`, `behind`, `waiting`, `failing`, `paused`) and what it waits for.
+/// End of the model's `live_interval`, counted from its last success.
+fn interval_end(view: &View<'_>, model: &TableName) -> Option<Timestamp> {
+    let interval = view.project.models.get(model)?.config.live_interval?;
+    Some(view.states.get(model)?.last_refresh? + interval)
+}
+
+/// The nearest live input that is stuck with data it has not applied: paused, failing, or itself waiting.
+fn blocking_ancestor(
+    view: &View<'_>,
+    model: &TableName,
+    decided: &BTreeMap<TableName, Decision>,
+) -> Option<TableName> {
+    view.inputs(model).iter().find_map(|input| {
+        let stuck = match decided.get(input)? {
+            Decision::Hold(Hold::Paused | Hold::Waiting(_)) => true,
+            // An attempt of this cycle that conflicted, or an ancestor inside its interval, holds nobody up.
+            Decision::Hold(Hold::Backoff(_)) => is_failing(view, input),
+            Decision::Hold(Hold::Interval(_)) | Decision::Refresh => false,
+            Decision::After(_) | Decision::Idle => false,
+        };
+        stuck.then(|| input.clone())
+    })
+}
+
+/// The nearest live input that is still to be refreshed in this cycle.
+fn coming_ancestor(
+    view: &View<'_>,
+    model: &TableName,
+    decided: &BTreeMap<TableName, Decision>,
+) -> Option<TableName> {
+    view.inputs(model)
+        .iter()
+        .find(|input| {
+            matches!(
+                decided.get(*input),
+                Some(Decision::Refresh | Decision::After(_))
+            )
+        })
+        .cloned()
+}
+
+fn is_failing(view: &View<'_>, model: &TableName) -> bool {
+    view.states
+        .get(model)
+        .is_some_and(|state| state.failures > 0)
+}
+
+/// The word the status shows, and the model that is waited for: `live`, `behind`, `waiting`, `failing`, `paused`.
 #[must_use]
 pub fn word(view: &View<'_>, model: &TableName) -> (&'static str, Option<TableName>) {
-    let _ = (view, model);
-    unimplemented!()
+    if view
+        .controls
+        .get(model)
+        .is_some_and(|control| control.paused)
+    {
+        return ("paused", None);
+    }
+    if is_failing(view, model) {
+        return ("failing", None);
+    }
+    let decisions = decide(&View {
+        attempted: &BTreeSet::new(),
+        ..*view
+    });
+    match decisions.get(model) {
+        Some(Decision::Hold(Hold::Waiting(on))) => ("waiting", Some(root_of_wait(&decisions, on))),
+        _ if is_behind(view, model) => ("behind", None),
+        _ => ("live", None),
+    }
 }
 
-/// Delay before the retry after `failures` in a row: base * 2^(failures - 1), capped; zero without failures.
+/// Follows waits to the model that is paused or failing itself.
+fn root_of_wait(decisions: &BTreeMap<TableName, Decision>, from: &TableName) -> TableName {
+    let mut at = from;
+    while let Some(Decision::Hold(Hold::Waiting(on))) = decisions.get(at) {
+        at = on;
+    }
+    at.clone()
+}
+
+/// Delay before retry number `failures`: `backoff_base * 2^(failures - 1)`, at most `backoff_max`. No jitter.
 #[must_use]
 pub fn backoff(failures: u32, live: &LiveSettings) -> Duration {
-    let _ = (failures, live);
-    unimplemented!()
+    let doubled = 2_u32
+        .checked_pow(failures.saturating_sub(1))
+        .unwrap_or(u32::MAX);
+    live.backoff_base
+        .checked_mul(doubled)
+        .unwrap_or(live.backoff_max)
+        .min(live.backoff_max)
 }

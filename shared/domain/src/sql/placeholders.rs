@@ -1,0 +1,233 @@
+//! Placeholders and aliases, found and replaced as tokens: never inside strings, comments or quoted names.
+
+use std::collections::BTreeMap;
+
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+
+use super::{SqlError, tokenize};
+use crate::{DELETED, DELETED_ALIAS, SEQUENCE, SEQUENCE_ALIAS, TableName};
+
+/// A placeholder of the model language.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Placeholder {
+    /// `{watermark}`: of the model's only live input.
+    Watermark,
+    /// `{watermark:schema.table}`.
+    WatermarkOf(TableName),
+    /// `{this}`: the model's own table.
+    This,
+    /// `{changes}`: of the model's only live input.
+    Changes,
+    /// `{changes:schema.table}`.
+    ChangesOf(TableName),
+}
+
+/// What placeholders stand for in one build.
+#[derive(Clone, Debug)]
+pub struct Bindings<'a> {
+    /// The model's table.
+    pub this: &'a TableName,
+    /// Watermark of the only live input.
+    pub watermark: Option<u64>,
+    /// Watermarks by input.
+    pub watermarks: BTreeMap<TableName, u64>,
+}
+
+/// A placeholder or an alias and its bytes in the text.
+struct Found {
+    what: What,
+    at: Location,
+    bytes: std::ops::Range<usize>,
+}
+
+enum What {
+    Placeholder(Placeholder),
+    Alias(&'static str),
+}
+
+/// The placeholders of a text, in order.
+///
+/// # Errors
+/// A text that cannot be split into tokens, or a braced word that starts like a placeholder and is none.
+pub fn placeholders(sql: &str) -> Result<Vec<Placeholder>, SqlError> {
+    let found = find(sql)?.into_iter();
+    Ok(found
+        .filter_map(|found| match found.what {
+            What::Placeholder(placeholder) => Some(placeholder),
+            What::Alias(_) => None,
+        })
+        .collect())
+}
+
+/// Replaces placeholders by what they stand for, and `_havn_seq` and `_havn_deleted` by our names.
+///
+/// # Errors
+/// A placeholder that stands for nothing here, with its place.
+pub fn substitute(sql: &str, bindings: &Bindings<'_>) -> Result<String, SqlError> {
+    let mut out = String::with_capacity(sql.len() + 32);
+    let mut copied = 0;
+    for found in find(sql)? {
+        out.push_str(&sql[copied..found.bytes.start]);
+        match &found.what {
+            What::Alias(name) => out.push_str(name),
+            What::Placeholder(placeholder) => {
+                out.push_str(&value(placeholder, bindings, found.at)?)
+            }
+        }
+        copied = found.bytes.end;
+    }
+    out.push_str(&sql[copied..]);
+    Ok(out)
+}
+
+fn value(what: &Placeholder, bindings: &Bindings<'_>, at: Location) -> Result<String, SqlError> {
+    let number = match what {
+        Placeholder::This => return Ok(bindings.this.to_string()),
+        Placeholder::Watermark => bindings.watermark,
+        Placeholder::WatermarkOf(input) => bindings.watermarks.get(input).copied(),
+        Placeholder::Changes | Placeholder::ChangesOf(_) => {
+            return Err(SqlError::at(
+                at,
+                "{changes} is not available yet: read by {watermark}",
+            ));
+        }
+    };
+    number.map(|number| number.to_string()).ok_or_else(|| {
+        let message = match what {
+            Placeholder::WatermarkOf(input) => format!("`{input}` is no live input of this model"),
+            _ => "{watermark} needs exactly one live input: name it, {watermark:schema.table}"
+                .to_owned(),
+        };
+        SqlError::at(at, message)
+    })
+}
+
+fn find(sql: &str) -> Result<Vec<Found>, SqlError> {
+    let tokens = tokenize(sql)?;
+    let offsets = Offsets::of(sql);
+    let mut found = Vec::new();
+    let mut index = 0;
+    while index < tokens.len() {
+        let start = &tokens[index];
+        match &start.token {
+            Token::Word(word) if word.quote_style.is_none() => {
+                if let Some(name) = alias(&word.value) {
+                    let bytes = offsets.at(start.span.start)..offsets.at(start.span.end);
+                    found.push(Found {
+                        what: What::Alias(name),
+                        at: start.span.start,
+                        bytes,
+                    });
+                }
+            }
+            Token::LBrace => {
+                if let Some((placeholder, length)) = braced(&tokens[index..])? {
+                    let end = tokens[index + length - 1].span.end;
+                    let bytes = offsets.at(start.span.start)..offsets.at(end);
+                    let what = What::Placeholder(placeholder);
+                    found.push(Found {
+                        what,
+                        at: start.span.start,
+                        bytes,
+                    });
+                    index += length - 1;
+                }
+            }
+            _ => {}
+        }
+        index += 1;
+    }
+    Ok(found)
+}
+
+fn alias(word: &str) -> Option<&'static str> {
+    if word.eq_ignore_ascii_case(SEQUENCE_ALIAS) {
+        Some(SEQUENCE)
+    } else if word.eq_ignore_ascii_case(DELETED_ALIAS) {
+        Some(DELETED)
+    } else {
+        None
+    }
+}
+
+/// Reads `{word}` or `{word:schema.table}`; the number is how many tokens it is. Other braces are left alone.
+fn braced(tokens: &[TokenWithSpan]) -> Result<Option<(Placeholder, usize)>, SqlError> {
+    // White space inside the braces means nothing: the parts are the other tokens, with their indexes.
+    let parts: Vec<(usize, &Token)> = tokens
+        .iter()
+        .enumerate()
+        .map(|(index, token)| (index, &token.token))
+        .filter(|(_, token)| !matches!(token, Token::Whitespace(_)))
+        .take(7)
+        .collect();
+    let word = |index: usize| match parts.get(index) {
+        Some((_, Token::Word(word))) if word.quote_style.is_none() => Some(word.value.as_str()),
+        _ => None,
+    };
+    let is = |index: usize, token: &Token| parts.get(index).is_some_and(|part| part.1 == token);
+    let fail = |message| Err(SqlError::at(tokens[0].span.start, message));
+    let Some(name) = word(1).map(str::to_ascii_lowercase) else {
+        return Ok(None);
+    };
+    if is(2, &Token::RBrace) {
+        let length = parts[2].0 + 1;
+        return match name.as_str() {
+            "watermark" => Ok(Some((Placeholder::Watermark, length))),
+            "this" => Ok(Some((Placeholder::This, length))),
+            "changes" => Ok(Some((Placeholder::Changes, length))),
+            _ => fail(format!(
+                "`{{{name}}}` is no placeholder: there are {{watermark}}, \
+                 {{watermark:schema.table}} and {{this}}"
+            )),
+        };
+    }
+    if !matches!(name.as_str(), "watermark" | "changes") || !is(2, &Token::Colon) {
+        return Ok(None);
+    }
+    let table = match (
+        word(3),
+        is(4, &Token::Period),
+        word(5),
+        is(6, &Token::RBrace),
+    ) {
+        (Some(schema), true, Some(table), true) => TableName::new(schema, table).ok(),
+        _ => None,
+    };
+    let Some(table) = table else {
+        return fail(format!(
+            "`{{{name}:..}}` needs a table: {{{name}:schema.table}}"
+        ));
+    };
+    let placeholder = if name == "watermark" {
+        Placeholder::WatermarkOf(table)
+    } else {
+        Placeholder::ChangesOf(table)
+    };
+    Ok(Some((placeholder, parts[6].0 + 1)))
+}
+
+/// Byte offsets of lines, to turn places into ranges.
+pub(super) struct Offsets<'a> {
+    sql: &'a str,
+    lines: Vec<usize>,
+}
+
+impl<'a> Offsets<'a> {
+    pub(super) fn of(sql: &'a str) -> Self {
+        let mut lines = vec![0];
+        lines.extend(sql.match_indices('\n').map(|(index, _)| index + 1));
+        Self { sql, lines }
+    }
+
+    /// The byte at a place; the end of the text for a place beyond it.
+    pub(super) fn at(&self, location: Location) -> usize {
+        let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).saturating_sub(1);
+        let Some(start) = self.lines.get(number(location.line)).copied() else {
+            return self.sql.len();
+        };
+        let chars = self.sql[start..]
+            .char_indices()
+            .nth(number(location.column));
+        chars.map_or(self.sql.len(), |(index, _)| start + index)
+    }
+}

@@ -1,0 +1,91 @@
+//! Only statements that read.
+
+use std::ops::ControlFlow;
+
+use sqlparser::{
+    ast::{Query, Select, SetExpr, Spanned, Statement, TableFactor, Visit, Visitor},
+    tokenizer::Location,
+};
+
+use super::SqlError;
+
+/// Refuses everything but a query or the EXPLAIN of one, and inside it everything that writes or that the planner would
+/// silently leave out.
+pub(super) fn check(statement: &Statement) -> Result<(), SqlError> {
+    match statement {
+        Statement::Query(_) => {}
+        Statement::Explain {
+            statement: inner, ..
+        } if matches!(**inner, Statement::Query(_)) => {}
+        _ => {
+            return Err(SqlError::at(
+                statement.span().start,
+                "only SELECT is allowed here: nothing that writes, defines or configures",
+            ));
+        }
+    }
+    match statement.visit(&mut Reads) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break((at, what)) => Err(SqlError::at(at, what)),
+    }
+}
+
+struct Reads;
+
+impl Visitor for Reads {
+    type Break = (Location, &'static str);
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Self::Break> {
+        // Spans are worked out for errors only: finding one walks the whole tree.
+        if !query.locks.is_empty() {
+            let at = query.span().start;
+            return ControlFlow::Break((
+                at,
+                "FOR UPDATE and FOR SHARE are not available: reads never lock",
+            ));
+        }
+        if writes(&query.body) {
+            let at = query.span().start;
+            return ControlFlow::Break((at, "only SELECT is allowed here: nothing that writes"));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Self::Break> {
+        if select.into.is_some() {
+            return ControlFlow::Break((select.span().start, "SELECT INTO writes: use a model"));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Self::Break> {
+        if let TableFactor::Table {
+            sample, version, ..
+        } = factor
+        {
+            if sample.is_some() {
+                let at = factor.span().start;
+                return ControlFlow::Break((
+                    at,
+                    "TABLESAMPLE is not available: filter on random() instead",
+                ));
+            }
+            if version.is_some() {
+                let at = factor.span().start;
+                return ControlFlow::Break((
+                    at,
+                    "time travel by FOR SYSTEM_TIME is not available here",
+                ));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn writes(body: &SetExpr) -> bool {
+    match body {
+        SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => true,
+        SetExpr::SetOperation { left, right, .. } => writes(left) || writes(right),
+        SetExpr::Select(_) | SetExpr::Query(_) | SetExpr::Values(_) | SetExpr::Table(_) => false,
+    }
+}
