@@ -16,6 +16,7 @@ pub mod parse;
 pub mod plan;
 pub mod position;
 pub mod project;
+pub mod rfc3339;
 pub mod schedule;
 pub mod sql;
 pub mod time;

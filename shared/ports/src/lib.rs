@@ -6,6 +6,7 @@
 pub mod alerts;
 pub mod chance;
 pub mod clock;
+pub mod columns;
 pub mod error;
 pub mod landing;
 pub mod query;
