@@ -20,6 +20,7 @@ pub mod rfc3339;
 pub mod schedule;
 pub mod sql;
 pub mod time;
+mod validate;
 
 pub use live::LiveSettings;
 pub use model::{Assert, Config, Materialized, Model, OnSchemaChange, Severity, Strategy};

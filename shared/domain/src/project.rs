@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Model, Severity, TableName};
+use crate::{Materialized, Model, Severity, TableName, validate};
 
 /// A parsed project, in dependency order.
 #[derive(Clone, Debug, Default)]
@@ -25,15 +25,97 @@ impl Project {
         files: &[(String, String)],
         known: Option<&BTreeSet<TableName>>,
     ) -> (Self, Vec<Finding>) {
-        let _ = (files, known);
-        unimplemented!()
+        let mut findings = Vec::new();
+        let mut models: BTreeMap<TableName, Model> = BTreeMap::new();
+        for (path, text) in files {
+            let Some(model) = validate::model(path, text, &mut findings) else {
+                continue;
+            };
+            if let Some(first) = models.get(&model.name) {
+                let message = format!("`{}` is defined in `{}` already", model.name, first.file);
+                findings.push(validate::about(
+                    &model,
+                    Severity::Error,
+                    "duplicate_model",
+                    message,
+                ));
+                continue;
+            }
+            models.insert(model.name.clone(), model);
+        }
+        let (order, loops) = order(&models);
+        for path in &loops {
+            let message = format!("models read each other in a loop: {path}");
+            let first = path.split(" -> ").next().and_then(|name| name.parse().ok());
+            if let Some(model) = first.and_then(|name: TableName| models.get(&name)) {
+                findings.push(validate::about(model, Severity::Error, "cycle", message));
+            }
+        }
+        models.retain(|name, _| order.contains(name));
+        let mut project = Self {
+            models,
+            order,
+            inputs: BTreeMap::new(),
+        };
+        project.inputs = project
+            .models
+            .values()
+            .filter(|model| {
+                model.config.live && model.config.materialized == Materialized::Incremental
+            })
+            .map(|model| (model.name.clone(), project.walk(model).live))
+            .collect();
+        validate::project(&project, known, &mut findings);
+        if files.is_empty() {
+            findings.push(Finding {
+                model: String::new(),
+                severity: Severity::Warning,
+                code: "no_models",
+                message: "the project has no models: add `transform/<schema>/<name>.sql`"
+                    .to_owned(),
+                file: String::new(),
+                line: 0,
+                column: 0,
+            });
+        }
+        (project, findings)
+    }
+
+    /// What a model reads, with views and ephemeral models looked through.
+    pub(crate) fn walk(&self, model: &Model) -> Reads {
+        let mut reads = Reads::default();
+        let mut seen = BTreeSet::from([model.name.clone()]);
+        let mut open: Vec<TableName> = model.reads.iter().rev().cloned().collect();
+        while let Some(name) = open.pop() {
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            match self.models.get(&name) {
+                Some(read) => match read.config.materialized {
+                    Materialized::View | Materialized::Ephemeral => {
+                        open.extend(read.reads.iter().rev().cloned());
+                    }
+                    Materialized::Incremental if read.config.live => reads.live.push(name),
+                    Materialized::Incremental | Materialized::Table => reads.batch.push(name),
+                },
+                None if name.is_landing() => reads.live.push(name),
+                None => reads.unknown.push(name),
+            }
+        }
+        reads
     }
 
     /// The model or input whose name is nearest to a mistyped one.
     #[must_use]
     pub fn nearest(&self, name: &str) -> Option<String> {
-        let _ = name;
-        unimplemented!()
+        let inputs = self.models.values().flat_map(|model| &model.reads);
+        let names: BTreeSet<String> = self
+            .models
+            .keys()
+            .chain(inputs)
+            .map(ToString::to_string)
+            .collect();
+        crate::name::nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
     }
 
     /// Live incremental models, in dependency order.
@@ -77,4 +159,74 @@ pub struct Finding {
     pub line: usize,
     /// Column, from 1; 0 with line 0.
     pub column: usize,
+}
+
+/// What a model reads.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    /// Landing tables and live incremental models.
+    pub(crate) live: Vec<TableName>,
+    /// Models that only batch runs build.
+    pub(crate) batch: Vec<TableName>,
+    /// Neither models nor landing tables.
+    pub(crate) unknown: Vec<TableName>,
+}
+
+/// Models after all they read, ties by name; and the loops, as `a -> b -> a`.
+fn order(models: &BTreeMap<TableName, Model>) -> (Vec<TableName>, Vec<String>) {
+    let mut order = Vec::with_capacity(models.len());
+    let mut placed = BTreeSet::new();
+    loop {
+        let is_ready = |model: &&Model| {
+            let mut reads = model.reads.iter().filter(|read| models.contains_key(*read));
+            !placed.contains(&model.name) && reads.all(|read| placed.contains(read))
+        };
+        let ready: Vec<TableName> = models
+            .values()
+            .filter(is_ready)
+            .map(|m| m.name.clone())
+            .collect();
+        if ready.is_empty() {
+            break;
+        }
+        order.extend(ready.iter().cloned());
+        placed.extend(ready);
+    }
+    let mut loops = Vec::new();
+    let mut told: BTreeSet<TableName> = BTreeSet::new();
+    for start in models.keys().filter(|name| !placed.contains(*name)) {
+        let Some(path) = loop_from(models, &placed, start) else {
+            continue;
+        };
+        if path.iter().all(|name| told.insert(name.clone())) {
+            let names: Vec<String> = path
+                .iter()
+                .chain(path.first())
+                .map(ToString::to_string)
+                .collect();
+            loops.push(names.join(" -> "));
+        }
+    }
+    (order, loops)
+}
+
+/// The loop that following the first unplaced read of each model from `start` runs into.
+fn loop_from<'a>(
+    models: &'a BTreeMap<TableName, Model>,
+    placed: &BTreeSet<TableName>,
+    start: &'a TableName,
+) -> Option<Vec<TableName>> {
+    let mut path: Vec<&TableName> = vec![start];
+    loop {
+        let at = path.last()?;
+        let next = models
+            .get(*at)?
+            .reads
+            .iter()
+            .find(|read| models.contains_key(*read) && !placed.contains(*read))?;
+        if let Some(from) = path.iter().position(|name| *name == next) {
+            return Some(path[from..].iter().map(|name| (*name).clone()).collect());
+        }
+        path.push(next);
+    }
 }

@@ -1,0 +1,215 @@
+//! Every rule a project must keep, as findings with a stable code and a place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    Finding, Model, Project, Severity, TableName,
+    parse::{self, Header},
+    sql::{self, Bindings, Placeholder, SqlError},
+};
+
+mod config;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use rules::project;
+
+/// A finding about a whole model.
+pub(crate) fn about(
+    model: &Model,
+    severity: Severity,
+    code: &'static str,
+    message: String,
+) -> Finding {
+    Finding {
+        model: model.name.to_string(),
+        severity,
+        code,
+        message,
+        file: model.file.clone(),
+        line: 1,
+        column: 1,
+    }
+}
+
+/// Where findings about one file go.
+struct File<'a> {
+    path: &'a str,
+    model: String,
+    header: &'a Header,
+    findings: &'a mut Vec<Finding>,
+}
+
+impl File<'_> {
+    fn push(
+        &mut self,
+        severity: Severity,
+        code: &'static str,
+        message: String,
+        at: (usize, usize),
+    ) {
+        let (model, file) = (self.model.clone(), self.path.to_owned());
+        self.findings.push(Finding {
+            model,
+            severity,
+            code,
+            message,
+            file,
+            line: at.0,
+            column: at.1,
+        });
+    }
+
+    /// An error at the place of a config key, or at the top when it is not there.
+    fn error_at_key(&mut self, code: &'static str, key: &str, message: String) {
+        self.at_key(Severity::Error, code, key, message);
+    }
+
+    fn at_key(&mut self, severity: Severity, code: &'static str, key: &str, message: String) {
+        let place = self.header.config.iter().rfind(|(k, ..)| k == key);
+        let at = place.map_or((1, 1), |(_, _, line, column)| (*line, *column));
+        self.push(severity, code, message, at);
+    }
+
+    /// An error in the query, its place moved from the query to the file.
+    fn sql_error(&mut self, code: &'static str, error: SqlError) {
+        let line = if error.line == 0 {
+            self.header.sql_line
+        } else {
+            self.header.sql_line + error.line - 1
+        };
+        self.push(
+            Severity::Error,
+            code,
+            error.message,
+            (line.max(1), error.column.max(1)),
+        );
+    }
+}
+
+/// Reads one model file. `None` when it has no usable name or query; findings say why.
+pub(crate) fn model(path: &str, text: &str, findings: &mut Vec<Finding>) -> Option<Model> {
+    let header = parse::header(text);
+    let mut file = File {
+        path,
+        model: path.to_owned(),
+        header: &header,
+        findings,
+    };
+    let name = name(path, &mut file)?;
+    file.model = name.to_string();
+    for problem in &header.problems {
+        let at = (problem.line, problem.column);
+        file.push(Severity::Error, problem.code, problem.message.clone(), at);
+    }
+    let config = config::read(&mut file);
+    if header.sql.trim().trim_end_matches(';').is_empty() {
+        let message = "the model has no query: write one SELECT below the directives".to_owned();
+        file.push(Severity::Error, "empty_query", message, (1, 1));
+        return None;
+    }
+    let reads = reads(&name, &config, &mut file)?;
+    let model = Model {
+        name,
+        file: path.to_owned(),
+        config,
+        description: header.description.clone(),
+        columns: header.columns.clone(),
+        asserts: header.asserts.clone(),
+        owner: header.owner.clone(),
+        source_freshness: header.source_freshness.clone(),
+        sql: header.sql.clone(),
+        sql_line: header.sql_line,
+        reads,
+    };
+    rules::model(&model, &mut file);
+    Some(model)
+}
+
+/// `transform/<schema>/<name>.sql`; `schema=` wins over the folder.
+fn name(path: &str, file: &mut File<'_>) -> Option<TableName> {
+    let mut parts = path.trim_end_matches(".sql").rsplit(['/', '\\']);
+    let stem = parts.next().unwrap_or_default();
+    let configured = file.header.config.iter().rfind(|(key, ..)| key == "schema");
+    let folder = parts.next().unwrap_or_default();
+    let schema = configured.map_or(folder, |(_, value, ..)| value.as_str());
+    match TableName::new(schema, stem) {
+        Ok(name) => Some(name),
+        Err(error) => {
+            let message = format!("{error}; a model is `transform/<schema>/<name>.sql`");
+            file.push(Severity::Error, "name_invalid", message, (1, 1));
+            None
+        }
+    }
+}
+
+/// Tables the query, the filter and `@depends_on` name, without the model itself.
+fn reads(name: &TableName, config: &crate::Config, file: &mut File<'_>) -> Option<Vec<TableName>> {
+    let mut found: Vec<TableName> = Vec::new();
+    let query = neutral(name, &file.header.sql).and_then(|sql| sql::tables(&sql::parse(&sql)?));
+    match query {
+        Ok(tables) => found.extend(tables),
+        Err(error) => {
+            file.sql_error("sql_invalid", error);
+            return None;
+        }
+    }
+    if let Some(filter) = &config.filter {
+        let tables = neutral(name, filter)
+            .and_then(|filter| sql::tables(&sql::parse(&format!("SELECT 1 {filter}"))?));
+        match tables {
+            Ok(tables) => found.extend(tables),
+            Err(error) => {
+                file.error_at_key("filter_invalid", "incremental_filter", error.message);
+                return None;
+            }
+        }
+    }
+    for text in &file.header.depends_on.clone() {
+        match text.parse() {
+            Ok(table) => found.push(table),
+            Err(error) => {
+                file.push(
+                    Severity::Error,
+                    "depends_on_invalid",
+                    format!("@depends_on: {error}"),
+                    (1, 1),
+                );
+            }
+        }
+    }
+    let mut seen = BTreeSet::from([name.clone()]);
+    found.retain(|table| seen.insert(table.clone()));
+    Some(found)
+}
+
+/// A text whose placeholders are all bound to something, so that it can be parsed.
+fn neutral(this: &TableName, text: &str) -> Result<String, SqlError> {
+    let named = sql::placeholders(text)?
+        .into_iter()
+        .filter_map(|placeholder| match placeholder {
+            Placeholder::WatermarkOf(table) => Some((table, 0)),
+            _ => None,
+        });
+    let watermarks: BTreeMap<TableName, u64> = named.collect();
+    sql::substitute(
+        text,
+        &Bindings {
+            this,
+            watermark: Some(0),
+            watermarks,
+        },
+    )
+}
+
+/// Whether a table is a model or known to exist.
+pub(crate) fn known_inputs<'a>(
+    project: &'a Project,
+    known: Option<&'a BTreeSet<TableName>>,
+) -> impl Fn(&TableName) -> bool + 'a {
+    move |table| {
+        project.models.contains_key(table)
+            || known.map_or(table.is_landing(), |known| known.contains(table))
+    }
+}
