@@ -6,16 +6,31 @@ use ports::{
     tables::Rows,
 };
 
-use crate::World;
+use crate::{
+    World,
+    load::{self, Items},
+    pins::{self, Reads},
+};
 
-/// Pins every table the statement names, directly or through views.
+/// Pins every table the statement names, directly or through views, as of one moment.
 ///
 /// # Errors
 /// `Invalid` for SQL that cannot be read, `NotFound` for a table that is neither in the lake nor a view of the project,
 /// with the nearest name.
 pub async fn catalog(world: &World, sql: &str) -> Result<Catalog> {
-    let _ = (world, sql);
-    unimplemented!()
+    let named = pins::tables("statement", sql)?;
+    let reads = Reads::of(&world.project, named.iter().cloned())?;
+    let heads = Items::load(&*world.state, reads.tables.iter().map(load::head)).await?;
+    let mut pinned = Vec::with_capacity(reads.tables.len());
+    for table in &reads.tables {
+        let head = heads.head(table)?;
+        // A landing table under a view may still be to come; one that was asked for by name may not.
+        if head.is_none() && named.contains(table) {
+            return Err(pins::missing(&world.project, table));
+        }
+        pinned.push(pins::pin(&world.project, table, head.as_ref(), None)?);
+    }
+    Ok(reads.catalog(pinned))
 }
 
 /// Runs a read-only statement.
@@ -23,6 +38,6 @@ pub async fn catalog(world: &World, sql: &str) -> Result<Catalog> {
 /// # Errors
 /// As [`catalog`], and what the query engine answers.
 pub async fn query(world: &World, statement: &Statement) -> Result<Rows> {
-    let _ = (world, statement);
-    unimplemented!()
+    let catalog = catalog(world, &statement.sql).await?;
+    world.query.run(statement, &catalog).await
 }

@@ -1,12 +1,20 @@
 //! The runner: wakes on advances, lets a burst settle, runs cycles.
 
-use std::sync::Arc;
+mod feed;
+mod journal;
+mod turn;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use domain::TableName;
 use ports::Result;
 use serde::Serialize;
-use tokio::sync::broadcast;
+use tokio::{
+    sync::{Notify, broadcast, watch},
+    task::JoinHandle,
+};
 
+use self::feed::Feed;
 use crate::{World, refresh::Refreshed, status::RunnerStatus};
 
 /// Something that happened, for the live feed.
@@ -66,62 +74,138 @@ pub struct Runner {
 }
 
 #[derive(Debug)]
-struct Inner {}
+struct Inner {
+    world: World,
+    feed: Mutex<Feed>,
+    status: Mutex<RunnerStatus>,
+    /// Somebody wants a cycle soon.
+    wake: Notify,
+    /// Whether a loop runs, in the background or in the foreground.
+    running: watch::Sender<bool>,
+    /// The loop in the background.
+    background: Mutex<Option<Background>>,
+}
+
+#[derive(Debug)]
+struct Background {
+    stop: Arc<Notify>,
+    task: JoinHandle<()>,
+}
 
 impl Runner {
     /// A runner that does not run yet.
     #[must_use]
     pub fn new(world: World) -> Self {
-        let _ = world;
-        Self { inner: Arc::new(Inner {}) }
+        let inner = Inner {
+            world,
+            feed: Mutex::new(Feed::new()),
+            status: Mutex::default(),
+            wake: Notify::new(),
+            running: watch::Sender::new(false),
+            background: Mutex::default(),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// Starts the loop if it is not running.
     pub fn start(&self) {
-        unimplemented!()
+        let mut background = lock(&self.inner.background);
+        if !self.claim() {
+            return;
+        }
+        let stop = Arc::new(Notify::new());
+        let (runner, stopped) = (self.clone(), stop.clone());
+        let task = tokio::spawn(async move {
+            let _claim = Claim(&runner.inner);
+            if let Err(error) = turn::run(&runner.inner, stopped.notified()).await {
+                tracing::error!(error = error.chain(), "the runner stopped");
+                lock(&runner.inner.status).last_error = Some(error.chain());
+            }
+        });
+        *background = Some(Background { stop, task });
     }
 
-    /// Stops the loop after the cycle in progress; returns when it has stopped.
+    /// Stops the loop after the cycle in progress; returns when it has stopped. A loop in the foreground is stopped by
+    /// whoever runs it.
     pub async fn stop(&self) {
-        unimplemented!()
+        let background = lock(&self.inner.background).take();
+        if let Some(Background { stop, task }) = background {
+            stop.notify_one();
+            // A loop that panicked has stopped too.
+            let _ = task.await;
+        }
     }
 
     /// Whether the loop runs.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        unimplemented!()
+        *self.inner.running.borrow()
     }
 
     /// Makes the next cycle start as soon as `min_interval` allows.
     pub fn wake(&self) {
-        unimplemented!()
+        self.inner.wake.notify_one();
     }
 
     /// How it goes.
     #[must_use]
     pub fn status(&self) -> RunnerStatus {
-        unimplemented!()
+        RunnerStatus {
+            running: self.is_running(),
+            ..lock(&self.inner.status).clone()
+        }
     }
 
     /// Events after number `after` that are still remembered (the last 1,000), and the feed of those to come.
     #[must_use]
     pub fn events(&self, after: u64) -> (Vec<Numbered>, broadcast::Receiver<Numbered>) {
-        let _ = after;
-        unimplemented!()
+        lock(&self.inner.feed).after(after)
     }
 
     /// Puts an event on the feed.
     pub fn record(&self, event: Event) {
-        let _ = event;
-        unimplemented!()
+        self.inner.record(event);
+    }
+
+    /// Takes the right to run the loop; false when somebody has it.
+    fn claim(&self) -> bool {
+        self.inner
+            .running
+            .send_if_modified(|running| !std::mem::replace(running, true))
     }
 }
 
-/// Runs the loop until `stop` resolves, in the foreground.
+impl Inner {
+    fn record(&self, event: Event) {
+        lock(&self.feed).record(event);
+    }
+}
+
+/// The right to run the loop, given back when dropped.
+struct Claim<'a>(&'a Inner);
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.0.running.send_replace(false);
+    }
+}
+
+/// Locks what a panicking holder left consistent: every critical section is one assignment or push.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs the loop until `stop` resolves, in the foreground. When it already runs in the background, only waits.
 ///
 /// # Errors
 /// Never for a failing cycle, which is retried; only when the queue is closed.
 pub async fn run_until(runner: &Runner, stop: impl Future<Output = ()> + Send) -> Result<()> {
-    let _ = (runner, stop);
-    unimplemented!()
+    if !runner.claim() {
+        stop.await;
+        return Ok(());
+    }
+    let _claim = Claim(&runner.inner);
+    turn::run(&runner.inner, stop).await
 }

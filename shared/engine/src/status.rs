@@ -2,11 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use domain::TableName;
-use ports::Result;
+use domain::{
+    Duration, LiveSettings, TableName, Timestamp,
+    items::{self, Head},
+    plan::{self, View},
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use ports::{
+    Result, State,
+    state::{Span, query_all},
+};
 use serde::Serialize;
+use serde_json::json;
 
-use crate::World;
+use crate::{
+    World,
+    known::Known,
+    load::{self, Items},
+    refresh::lag,
+};
+
+/// Models whose lag is looked up at the same time.
+const LOOKUPS_MAX: usize = 8;
+/// Tables listed by one request.
+const PAGE: usize = 1_000;
 
 /// The whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -99,6 +118,138 @@ pub struct SourceStatus {
 /// # Errors
 /// `Unavailable` or `Corrupt` from the state store.
 pub async fn status(world: &World, runner: RunnerStatus) -> Result<Status> {
-    let _ = (world, runner);
-    unimplemented!()
+    let known = Known::load(world).await?;
+    let sources = sources(world).await?;
+    let now = world.clock.now();
+    let (targets, attempted) = (known.targets(), std::collections::BTreeSet::new());
+    let view = known.view(world, now, &targets, &attempted);
+    let order = world.project.order.iter();
+    let live: Vec<_> = order
+        .filter(|name| known.states.contains_key(*name))
+        .collect();
+    let models: Vec<ModelStatus> = stream::iter(live)
+        .map(|model| one(world, &known, &view, model, now))
+        .buffered(LOOKUPS_MAX)
+        .try_collect()
+        .await?;
+    let max_lag_seconds = models
+        .iter()
+        .map(|model| model.lag_seconds)
+        .fold(0.0, f64::max);
+    Ok(Status {
+        now: now.to_string(),
+        runner,
+        settings: settings(&world.live),
+        models,
+        sources,
+        max_lag_seconds,
+    })
+}
+
+async fn one(
+    world: &World,
+    known: &Known,
+    view: &View<'_>,
+    model: &TableName,
+    now: Timestamp,
+) -> Result<ModelStatus> {
+    let inputs = known.inputs(world, model);
+    let origin = lag::origin(&*world.state, &inputs).await?;
+    let lag = origin.map_or(Duration::ZERO, |origin| now.since(origin));
+    let (status, waiting_on) = plan::word(view, model);
+    let state = known.states.get(model).cloned().unwrap_or_default();
+    let head = known.heads.get(model);
+    Ok(ModelStatus {
+        model: model.clone(),
+        status,
+        paused: known
+            .controls
+            .get(model)
+            .is_some_and(|control| control.paused),
+        waiting_on,
+        lag_seconds: lag.as_secs_f64(),
+        fresh: lag <= world.live.max_lag,
+        last_lag_ms: state.last_lag_ms,
+        last_duration_ms: state.last_duration_ms,
+        last_refresh: state.last_refresh.map(|at| at.to_string()),
+        refreshes: state.refreshes,
+        rows_written: state.rows,
+        rows: head.map_or(0, |head| head.rows),
+        watermark: head.map_or(0, |head| head.position.sequence),
+        consumed: inputs
+            .into_iter()
+            .map(|i| (i.table, i.consumed.sequence))
+            .collect(),
+        consecutive_failures: state.failures,
+        last_error: state.last_error,
+        retry_in_seconds: state.retry_at.map(|at| at.since(now).as_secs_f64()),
+        warnings: state.warnings,
+    })
+}
+
+/// Landing tables that exist, and those that models wait for.
+async fn sources(world: &World) -> Result<Vec<SourceStatus>> {
+    let mut tables = landing_tables(&*world.state).await?;
+    tables.extend(
+        world
+            .project
+            .inputs
+            .values()
+            .flatten()
+            .filter(|t| t.is_landing())
+            .cloned(),
+    );
+    tables.sort();
+    tables.dedup();
+    let heads = Items::load(&*world.state, tables.iter().map(load::head)).await?;
+    tables
+        .into_iter()
+        .map(|source| Ok(source_status(heads.head(&source)?.as_ref(), source)))
+        .collect()
+}
+
+fn source_status(head: Option<&Head>, source: TableName) -> SourceStatus {
+    let position = head.map(|head| head.position).unwrap_or_default();
+    let advanced_at = head
+        .filter(|head| head.position.commits > 0)
+        .map(|head| head.advanced_at);
+    SourceStatus {
+        source,
+        watermark: position.sequence,
+        commits: position.commits,
+        rows: head.map_or(0, |head| head.rows),
+        advanced_at: advanced_at.map(|at| at.to_string()),
+    }
+}
+
+/// Every landing table that has a head, by name.
+async fn landing_tables(state: &dyn State) -> Result<Vec<TableName>> {
+    let span = Span::prefix(items::TABLES, &format!("{}.", domain::LANDING), PAGE);
+    let listed = query_all(state, span).await?;
+    // The listing is only written with names of tables.
+    Ok(listed
+        .iter()
+        .filter_map(|item| item.key.sort.parse().ok())
+        .collect())
+}
+
+fn settings(live: &LiveSettings) -> BTreeMap<&'static str, serde_json::Value> {
+    let spans = [
+        ("min_interval", live.min_interval),
+        ("debounce", live.debounce),
+        ("max_latency", live.max_latency),
+        ("poll_interval", live.poll_interval),
+        ("log_interval", live.log_interval),
+        ("backoff_base", live.backoff_base),
+        ("backoff_max", live.backoff_max),
+        ("assertion_interval", live.assertion_interval),
+        ("profile_interval", live.profile_interval),
+        ("max_lag", live.max_lag),
+    ];
+    let mut settings: BTreeMap<_, _> = spans
+        .into_iter()
+        .map(|(name, span)| (name, json!(span.as_secs_f64())))
+        .collect();
+    settings.insert("enabled", json!(live.enabled));
+    settings
 }

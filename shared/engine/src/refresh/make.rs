@@ -1,0 +1,331 @@
+//! From what was loaded to staged rows: text, pins, query, stage, assertions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::{
+    Materialized, Model, SEQUENCE, Severity, Strategy, TableName,
+    sql::{self, Bindings, Placeholder},
+};
+use futures::TryStreamExt;
+use ports::{
+    Error, Kind, Result,
+    query::{Catalog, Limits, Statement},
+    tables::{Apply, Change, Pin, Staged},
+};
+
+use super::{
+    checks::Check,
+    job::{Job, Loaded, Reason, is_live},
+};
+use crate::{
+    World, load,
+    pins::{self, Reads},
+};
+
+/// Staged rows that passed, and what the assertions of severity warn said.
+#[derive(Debug)]
+pub(crate) struct Made {
+    /// The rows.
+    pub(crate) staged: Staged,
+    /// Warnings; none when nothing was checked.
+    pub(crate) warnings: Option<Vec<String>>,
+}
+
+/// Why nothing was made.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// Somebody else committed the model meanwhile.
+    Conflict,
+    /// The world failed, not the model.
+    World(Error),
+    /// The model failed.
+    Failed(Error),
+    /// An error-severity assertion failed.
+    Assertion(String),
+}
+
+/// Runs the query and stages its rows.
+pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Made, Stopped> {
+    let began = world.clock.now();
+    // A statement that ran out of its time is the model's fault; any other silence is the world's.
+    let stopped = |error: Error| match error.kind {
+        Kind::Conflict => Stopped::Conflict,
+        Kind::Unavailable if world.clock.now().since(began) < Limits::default().time => {
+            Stopped::World(error)
+        }
+        Kind::Unavailable | Kind::Invalid | Kind::NotFound | Kind::TooLarge | Kind::Corrupt => {
+            Stopped::Failed(error)
+        }
+    };
+    let change = query(world, job, loaded).await.map_err(stopped)?;
+    let mut staged = world.tables.stage(change).await.map_err(stopped)?;
+    staged.changed |= !loaded.is_built();
+    let warnings = check(world, job, loaded, &staged)
+        .await
+        .map_err(stopped)??;
+    Ok(Made { staged, warnings })
+}
+
+/// The change whose rows are the query's.
+async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Change> {
+    let mut text = text(job, loaded)?;
+    let catalog = catalog(job, world, loaded, &text)?;
+    if job.reason == Reason::Full && loaded.is_built() && is_merge(job.model) {
+        text = newest(world, text, &job.model.config.unique_key, &catalog).await?;
+    }
+    let rows = world.query.run(&Statement::new(text), &catalog).await?;
+    let restamps = is_live(job.model)
+        && job.inputs.len() > 1
+        && rows.schema.column_with_name(SEQUENCE).is_some();
+    let watermark =
+        |(table, to): (&TableName, u64)| (format!("headwater.watermark.{table}"), to.to_string());
+    Ok(Change {
+        table: job.model.name.clone(),
+        base: loaded.head.as_ref().and_then(|head| head.snapshot.clone()),
+        apply: apply(job, loaded),
+        on_schema_change: job.model.config.on_schema_change,
+        rows,
+        restamp_from: restamps.then(|| loaded.published().sequence + 1),
+        properties: loaded
+            .inputs
+            .iter()
+            .map(|i| (&i.table, i.to.sequence))
+            .map(watermark)
+            .collect(),
+    })
+}
+
+/// The text to run.
+fn text(job: &Job<'_>, loaded: &Loaded) -> Result<String> {
+    let model = job.model;
+    available(model)?;
+    let fresh = job.reason == Reason::Full;
+    let mark = |sequence| if fresh { 0 } else { sequence };
+    let watermarks: BTreeMap<_, _> = loaded
+        .inputs
+        .iter()
+        .map(|input| (input.table.clone(), mark(input.consumed.sequence)))
+        .collect();
+    let watermark = match loaded.inputs.as_slice() {
+        [only] => Some(mark(only.consumed.sequence)),
+        _ => None,
+    };
+    let bindings = Bindings {
+        this: &model.name,
+        watermark,
+        watermarks,
+    };
+    let filtered = is_filtered(model, loaded.is_built() && !fresh);
+    sql::text(model, &bindings, filtered).map_err(|error| pins::unreadable(&model.file, error))
+}
+
+/// Whether the filter applies: always to a live model, whose watermark is 0 at first; to another one only when there
+/// is a table. A filter that reads the table itself waits until there is one.
+fn is_filtered(model: &Model, built: bool) -> bool {
+    let filter = match (&model.config.filter, model.config.materialized) {
+        (Some(filter), Materialized::Incremental) => filter,
+        _ => return false,
+    };
+    let reads_itself = || {
+        sql::placeholders(filter)
+            .is_ok_and(|found| found.iter().any(|p| matches!(p, Placeholder::This)))
+    };
+    built || is_live(model) && !reads_itself()
+}
+
+/// Refuses what this version cannot do yet.
+fn available(model: &Model) -> Result<()> {
+    let refuse = |what: &str| {
+        Err(Error::new(Kind::Invalid, "build model", &model.name)
+            .because(format!("{what} is not available yet")))
+    };
+    if model.config.materialized == Materialized::Incremental
+        && model.config.strategy == Strategy::Auto
+    {
+        return refuse("incremental_strategy=auto");
+    }
+    if model.config.cdc.is_some() {
+        return refuse("taking in change events (cdc_op, cdc_seq)");
+    }
+    let changes = |text: &str| {
+        sql::placeholders(text).is_ok_and(|found| {
+            found
+                .iter()
+                .any(|p| matches!(p, Placeholder::Changes | Placeholder::ChangesOf(_)))
+        })
+    };
+    if changes(&model.sql) || model.config.filter.as_deref().is_some_and(changes) {
+        return refuse("the change feed {changes}");
+    }
+    Ok(())
+}
+
+/// Whether the model keeps one row per key.
+fn is_merge(model: &Model) -> bool {
+    model.config.strategy == Strategy::Merge
+        && model.config.materialized == Materialized::Incremental
+        && !model.config.unique_key.is_empty()
+}
+
+/// The newest row of each key (**M-1** for a rebuild, whose rows replace all others and so meet none).
+async fn newest(world: &World, text: String, key: &[String], catalog: &Catalog) -> Result<String> {
+    let columns = world
+        .query
+        .describe(&Statement::new(text.as_str()), catalog)
+        .await?;
+    let order = match columns.column_with_name(SEQUENCE) {
+        Some(_) => format!(" ORDER BY {SEQUENCE} DESC"),
+        None => String::new(),
+    };
+    let key = key.join(", ");
+    Ok(format!(
+        "SELECT * FROM ({text}) AS _q QUALIFY ROW_NUMBER() OVER (PARTITION BY {key}{order}) = 1"
+    ))
+}
+
+/// How the rows meet the table's.
+fn apply(job: &Job<'_>, loaded: &Loaded) -> Apply {
+    let config = &job.model.config;
+    let key = || config.unique_key.clone();
+    match (config.materialized, job.reason) {
+        (Materialized::Incremental, Reason::Full) if loaded.is_built() => Apply::Overwrite,
+        (Materialized::Incremental, _) => match config.strategy {
+            Strategy::Merge if config.unique_key.is_empty() => Apply::Append,
+            Strategy::Merge => Apply::Merge { key: key() },
+            Strategy::DeleteInsert => Apply::DeleteInsert { key: key() },
+            Strategy::Append | Strategy::Auto => Apply::Append,
+        },
+        (Materialized::Table | Materialized::View | Materialized::Ephemeral, _) => Apply::Overwrite,
+    }
+}
+
+/// Pins all that the text reads, at the positions this build consumes (**C-1**).
+fn catalog(job: &Job<'_>, world: &World, loaded: &Loaded, text: &str) -> Result<Catalog> {
+    let project = &world.project;
+    let reads = Reads::of(project, pins::tables(&job.model.file, text)?)?;
+    let mut pinned = Vec::with_capacity(reads.tables.len());
+    for table in &reads.tables {
+        let input = loaded.inputs.iter().find(|input| input.table == *table);
+        let head = loaded.items.head(table)?;
+        if *table == job.model.name && head.is_none() {
+            return Err(Error::new(Kind::Invalid, "build model", table).because(
+                "its query reads {this}, and there is no table yet; read {this} in the incremental_filter, which \
+                 waits for the table",
+            ));
+        }
+        let limit = input.map(|input| input.to.sequence);
+        pinned.push(pins::pin(project, table, head.as_ref(), limit)?);
+    }
+    Ok(reads.catalog(pinned))
+}
+
+/// Runs the assertions on the staged table, if they are due. `None`: not checked.
+async fn check(
+    world: &World,
+    job: &Job<'_>,
+    loaded: &Loaded,
+    staged: &Staged,
+) -> Result<Result<Option<Vec<String>>, Stopped>> {
+    let model = job.model;
+    let interval = world.live.assertion_interval;
+    let recent = loaded
+        .state
+        .asserted_at
+        .is_some_and(|at| world.clock.now().since(at) < interval);
+    if model.asserts.is_empty() || job.reason == Reason::Live && (recent || !staged.changed) {
+        return Ok(Ok(None));
+    }
+    let mut warnings = Vec::new();
+    for (severity, message) in broken(world, model, staged).await? {
+        match severity {
+            Severity::Error => return Ok(Err(Stopped::Assertion(message))),
+            Severity::Warning => warnings.push(message),
+        }
+    }
+    Ok(Ok(Some(warnings)))
+}
+
+/// The assertions that do not hold.
+async fn broken(world: &World, model: &Model, staged: &Staged) -> Result<Vec<(Severity, String)>> {
+    let table = &model.name;
+    let mut checks = Vec::with_capacity(model.asserts.len());
+    for assert in &model.asserts {
+        checks.push((assert, Check::read(table, assert)?));
+    }
+    // One scan answers all that can be asked of single rows.
+    let measures: Vec<String> = checks
+        .iter()
+        .filter_map(|(_, check)| match check {
+            Check::Rows(predicate) => Some(format!("COUNT(*) FILTER (WHERE {predicate})")),
+            Check::RowCount(..) => Some(String::from("COUNT(*)")),
+            Check::Count(_) => None,
+        })
+        .collect();
+    let mut scanned = match measures.is_empty() {
+        true => Vec::new(),
+        false => {
+            let sql = format!("SELECT {} FROM {table}", measures.join(", "));
+            numbers(world, table, staged, &sql).await?
+        }
+    }
+    .into_iter();
+    let mut broken = Vec::new();
+    for (assert, check) in &checks {
+        let found = match check {
+            Check::Rows(_) | Check::RowCount(..) => scanned.next(),
+            Check::Count(sql) => numbers(world, table, staged, sql).await?.pop(),
+        };
+        if let Some(message) = check.verdict(&assert.expression, found.unwrap_or(0)) {
+            broken.push((assert.severity, message));
+        }
+    }
+    Ok(broken)
+}
+
+/// The numbers in the only row of a statement over the staged table.
+async fn numbers(world: &World, table: &TableName, staged: &Staged, sql: &str) -> Result<Vec<u64>> {
+    let own = Pin::Model {
+        table: table.clone(),
+        snapshot: staged.snapshot.clone(),
+    };
+    let named = pins::tables(&table.to_string(), sql)?;
+    let reads = Reads::of(&world.project, named)?;
+    let others: BTreeSet<_> = reads
+        .tables
+        .iter()
+        .filter(|t| *t != table)
+        .cloned()
+        .collect();
+    let heads = load::Items::load(&*world.state, others.iter().map(load::head)).await?;
+    let mut pinned = vec![own];
+    for other in &others {
+        pinned.push(pins::pin(
+            &world.project,
+            other,
+            heads.head(other)?.as_ref(),
+            None,
+        )?);
+    }
+    let rows = world
+        .query
+        .run(&Statement::new(sql), &reads.catalog(pinned))
+        .await?;
+    let batches: Vec<_> = rows.stream.try_collect().await?;
+    Ok(batches
+        .iter()
+        .find(|batch| batch.num_rows() > 0)
+        .map(counts)
+        .unwrap_or_default())
+}
+
+/// The first row of a batch of counts.
+fn counts(batch: &arrow::array::RecordBatch) -> Vec<u64> {
+    use arrow::{array::AsArray, datatypes::Int64Type};
+    let count = |array: &arrow::array::ArrayRef| {
+        let count = array
+            .as_primitive_opt::<Int64Type>()
+            .map_or(0, |counts| counts.value(0));
+        u64::try_from(count).unwrap_or(0)
+    };
+    batch.columns().iter().map(count).collect()
+}
