@@ -1,1 +1,27 @@
-//! query
+//! SQL over the lake's pinned tables: DataFusion behind `ports::Query`.
+//!
+//! A statement is parsed by `domain::sql`, sees only the tables and views of the catalog it was given, and runs on threads
+//! of its own under limits of memory, time and rows. Nothing here writes, opens a path of the machine or a URL.
+
+mod alias;
+mod bounds;
+mod casts;
+mod catalog;
+mod engine;
+mod failure;
+mod footers;
+mod json;
+mod labels;
+mod landing;
+mod model;
+mod nearest;
+mod open;
+mod parts;
+mod plan;
+mod rows;
+mod running;
+mod session;
+mod types;
+
+pub use engine::{DataFusionQuery, engine};
+pub use session::Settings;

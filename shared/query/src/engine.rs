@@ -1,0 +1,216 @@
+//! The engine: one statement after the other, each on its own plan.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::{
+    arrow::datatypes::SchemaRef, common::DataFusionError, execution::SessionState,
+    physical_plan::execute_stream,
+};
+use domain::Duration;
+use futures::StreamExt;
+use ports::{
+    Error, Kind, Objects, Query, Result, Tables,
+    query::{Catalog, Statement},
+    tables::Rows,
+};
+
+use crate::{
+    failure::Doing,
+    footers::Footers,
+    model::Lake,
+    plan::{Planned, Planner},
+    running::{self, Endings, Ready, Sink, Threads},
+    session::{self, Settings},
+};
+
+/// DataFusion over pinned tables.
+#[derive(Debug)]
+pub struct DataFusionQuery {
+    shared: Arc<Shared>,
+    threads: Threads,
+}
+
+struct Shared {
+    base: SessionState,
+    lake: Arc<Lake>,
+    memory: usize,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("memory", &self.memory)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Starts a query engine over the tables whose files are in `objects`.
+///
+/// # Errors
+/// `Unavailable` when threads cannot be started or the spill folder cannot be used.
+pub fn engine(
+    tables: Arc<dyn Tables>,
+    objects: Objects,
+    settings: Settings,
+) -> Result<Arc<dyn Query>> {
+    let failed = |error: DataFusionError| {
+        Error::new(Kind::Unavailable, "start", "query engine").because(error)
+    };
+    let base = session::base(&settings, Arc::clone(&objects)).map_err(failed)?;
+    let threads = Threads::new(settings.threads).map_err(|error| failed(error.into()))?;
+    let lake = Arc::new(Lake {
+        tables,
+        footers: Arc::new(Footers::new(objects)),
+    });
+    let shared = Arc::new(Shared {
+        base,
+        lake,
+        memory: settings.memory,
+    });
+    Ok(Arc::new(DataFusionQuery { shared, threads }))
+}
+
+/// One statement on its way.
+struct Job {
+    shared: Arc<Shared>,
+    statement: Statement,
+    catalog: Catalog,
+}
+
+impl Job {
+    fn doing(&self, action: &'static str) -> Doing<'_> {
+        Doing {
+            action,
+            sql: &self.statement.sql,
+            memory: self.shared.memory,
+        }
+    }
+
+    async fn plan(&self) -> Result<Planned> {
+        let (base, lake) = (&self.shared.base, &self.shared.lake);
+        let planner = Planner {
+            base,
+            lake,
+            catalog: &self.catalog,
+            doing: self.doing("plan statement"),
+        };
+        planner
+            .plan(&self.statement.sql, &self.statement.parameters)
+            .await
+    }
+
+    async fn describe(&self) -> Result<SchemaRef> {
+        let Planned { state, plan } = self.plan().await?;
+        let plan = state
+            .optimize(&plan)
+            .map_err(|e| self.doing("plan statement").failed(e))?;
+        Ok(Arc::clone(plan.schema().inner()))
+    }
+
+    async fn run(&self, ready: Ready, sink: Sink) {
+        let doing = self.doing("run statement");
+        let mut batches = match self.start().await {
+            Ok(batches) => batches,
+            // Nobody is there to be told when the caller has gone.
+            Err(error) => return drop(ready.send(Err(error))),
+        };
+        if ready.send(Ok(batches.schema())).is_err() {
+            return;
+        }
+        let mut left = self.statement.limits.rows;
+        while let Some(batch) = batches.next().await {
+            let batch = match batch {
+                Ok(batch) if batch.num_rows() == 0 => continue,
+                Ok(batch) => batch,
+                Err(error) => return drop(sink.send(Err(doing.failed(error))).await),
+            };
+            let rows = batch.num_rows() as u64;
+            if let Some(left) = left.as_mut() {
+                if rows > *left {
+                    let fitting = usize::try_from(*left).unwrap_or(usize::MAX);
+                    if fitting > 0 && sink.send(Ok(batch.slice(0, fitting))).await.is_err() {
+                        return;
+                    }
+                    return drop(sink.send(Err(self.too_many_rows())).await);
+                }
+                *left -= rows;
+            }
+            if sink.send(Ok(batch)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn start(&self) -> Result<datafusion::execution::SendableRecordBatchStream> {
+        let Planned { state, plan } = self.plan().await?;
+        let physical = state.create_physical_plan(&plan).await;
+        let physical = physical.map_err(|e| self.doing("plan statement").failed(e))?;
+        tracing::debug!(sql = %self.statement.sql, "planned");
+        let stream = execute_stream(physical, state.task_ctx());
+        stream.map_err(|error| self.doing("run statement").failed(error))
+    }
+
+    fn too_many_rows(&self) -> Error {
+        let limit = self.statement.limits.rows.unwrap_or(u64::MAX);
+        self.doing("run statement")
+            .error(Kind::TooLarge)
+            .because(format!("it returns more than {limit} rows"))
+    }
+}
+
+/// How a job ends when it cannot say so itself.
+struct Ends(Arc<Job>);
+
+impl Endings for Ends {
+    fn late(&self) -> Error {
+        let time = self.0.statement.limits.time;
+        self.0
+            .doing("run statement")
+            .error(Kind::Unavailable)
+            .because(format!("the time limit of {time:?} is over"))
+    }
+
+    fn broken(&self, why: &str) -> Error {
+        self.0
+            .doing("run statement")
+            .error(Kind::Invalid)
+            .because(why)
+    }
+}
+
+impl DataFusionQuery {
+    fn job(&self, statement: &Statement, catalog: &Catalog) -> (Arc<Job>, Arc<Ends>, Duration) {
+        let (statement, catalog) = (statement.clone(), catalog.clone());
+        let time = statement.limits.time;
+        let job = Arc::new(Job {
+            shared: Arc::clone(&self.shared),
+            statement,
+            catalog,
+        });
+        let ends = Arc::new(Ends(Arc::clone(&job)));
+        (job, ends, time)
+    }
+}
+
+#[async_trait]
+impl Query for DataFusionQuery {
+    async fn run(&self, statement: &Statement, catalog: &Catalog) -> Result<Rows> {
+        let (job, ends, time) = self.job(statement, catalog);
+        running::rows(&self.threads, time, ends, move |ready, sink| async move {
+            job.run(ready, sink).await;
+        })
+        .await
+    }
+
+    async fn describe(&self, statement: &Statement, catalog: &Catalog) -> Result<SchemaRef> {
+        let (job, ends, time) = self.job(statement, catalog);
+        running::once(
+            &self.threads,
+            time,
+            ends,
+            async move { job.describe().await },
+        )
+        .await
+    }
+}

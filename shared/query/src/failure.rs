@@ -1,0 +1,129 @@
+//! DataFusion's errors as the port's: what the caller should do, what was being done, to which statement, and why.
+
+use datafusion::{common::DataFusionError, parquet::errors::ParquetError};
+use ports::{Error, Kind};
+
+/// Most characters of a statement quoted in a message.
+const QUOTED_MAX: usize = 100;
+
+/// What was being done, and to which statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doing<'a> {
+    pub(crate) action: &'static str,
+    pub(crate) sql: &'a str,
+    /// Bytes that all statements may use together.
+    pub(crate) memory: usize,
+}
+
+impl Doing<'_> {
+    /// An error of this action.
+    pub(crate) fn error(self, kind: Kind) -> Error {
+        Error::new(kind, self.action, quoted(self.sql))
+    }
+
+    /// Turns DataFusion's error into ours. An error of a port that only travelled through comes out as it was.
+    pub(crate) fn failed(self, error: DataFusionError) -> Error {
+        let error = match unwrap(error) {
+            DataFusionError::External(inner) => match inner.downcast::<Error>() {
+                Ok(ours) => return *ours,
+                Err(other) => DataFusionError::External(other),
+            },
+            other => other,
+        };
+        let kind = kind(&error);
+        let mut text = readable(&error);
+        if kind == Kind::TooLarge {
+            text = format!("memory limit of {} bytes reached: {text}", self.memory);
+        }
+        self.error(kind).because(text)
+    }
+}
+
+fn quoted(sql: &str) -> String {
+    let mut words = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = words.char_indices().nth(QUOTED_MAX) {
+        words.truncate(end);
+        words.push_str("..");
+    }
+    words
+}
+
+/// Takes off the layers that only add context.
+fn unwrap(error: DataFusionError) -> DataFusionError {
+    match error {
+        DataFusionError::Context(context, inner) => match unwrap(*inner) {
+            ours @ DataFusionError::External(_) => ours,
+            other => DataFusionError::Context(context, Box::new(other)),
+        },
+        DataFusionError::Diagnostic(_, inner) => unwrap(*inner),
+        DataFusionError::Shared(inner) => match std::sync::Arc::try_unwrap(inner) {
+            Ok(inner) => unwrap(inner),
+            Err(shared) => again(shared),
+        },
+        DataFusionError::External(inner) => match inner.downcast::<DataFusionError>() {
+            Ok(inner) => unwrap(*inner),
+            Err(other) => DataFusionError::External(other),
+        },
+        DataFusionError::ArrowError(inner, backtrace) => match *inner {
+            datafusion::arrow::error::ArrowError::ExternalError(inner) => {
+                unwrap(DataFusionError::External(inner))
+            }
+            other => DataFusionError::ArrowError(Box::new(other), backtrace),
+        },
+        other => other,
+    }
+}
+
+/// An error that several readers of one plan share: ours is told again, another's stays shared.
+fn again(shared: std::sync::Arc<DataFusionError>) -> DataFusionError {
+    let DataFusionError::External(inner) = shared.find_root() else {
+        return DataFusionError::Shared(shared);
+    };
+    let Some(ours) = inner.downcast_ref::<Error>() else {
+        return DataFusionError::Shared(shared);
+    };
+    let mut copy = Error::new(ours.kind, ours.action, &ours.subject);
+    if let Some(source) = std::error::Error::source(ours) {
+        copy = copy.because(ports::error::chain(source));
+    }
+    DataFusionError::External(Box::new(copy))
+}
+
+fn kind(error: &DataFusionError) -> Kind {
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(_) => Kind::TooLarge,
+        DataFusionError::ParquetError(error) => match error.as_ref() {
+            ParquetError::External(inner) => match inner.downcast_ref::<object_store::Error>() {
+                Some(error) => object(error),
+                None => Kind::Corrupt,
+            },
+            _ => Kind::Corrupt,
+        },
+        DataFusionError::ObjectStore(error) => object(error),
+        DataFusionError::IoError(_) => Kind::Unavailable,
+        DataFusionError::External(inner) => match inner.downcast_ref::<object_store::Error>() {
+            Some(error) => object(error),
+            None => Kind::Invalid,
+        },
+        _ => Kind::Invalid,
+    }
+}
+
+/// A file a snapshot names must exist.
+fn object(error: &object_store::Error) -> Kind {
+    match error {
+        object_store::Error::NotFound { .. } | object_store::Error::InvalidPath { .. } => {
+            Kind::Corrupt
+        }
+        _ => Kind::Unavailable,
+    }
+}
+
+/// The message without what only a developer of DataFusion can use.
+fn readable(error: &DataFusionError) -> String {
+    let text = error.strip_backtrace();
+    let text = text
+        .split("\nThis issue was likely caused by a bug in DataFusion")
+        .next();
+    text.unwrap_or_default().trim().to_owned()
+}

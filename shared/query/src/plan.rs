@@ -1,0 +1,212 @@
+//! From a statement's text to a plan: parse, find what it names, resolve names, let DataFusion plan.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use datafusion::{
+    catalog::view::ViewTable,
+    common::{DataFusionError, ParamValues, ScalarValue},
+    execution::{SessionState, context::SQLOptions},
+    logical_expr::LogicalPlan,
+    sql::parser::Statement as DfStatement,
+};
+use domain::{SEQUENCE, TableName, sql};
+use ports::{
+    Kind, Result,
+    query::{Catalog, Parameter},
+    tables::Pin,
+};
+use sqlparser::ast::Statement;
+
+use crate::{
+    catalog::{Named, Providers},
+    failure::Doing,
+    labels::label_casts,
+    landing::LandingTable,
+    model::{Lake, ModelTable},
+};
+
+/// Plans statements over one catalog.
+pub(crate) struct Planner<'a> {
+    pub(crate) base: &'a SessionState,
+    pub(crate) lake: &'a Arc<Lake>,
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) doing: Doing<'a>,
+}
+
+/// A plan and the state to run it with.
+pub(crate) struct Planned {
+    pub(crate) state: SessionState,
+    pub(crate) plan: LogicalPlan,
+}
+
+impl Planner<'_> {
+    /// Plans a statement with its parameters bound.
+    pub(crate) async fn plan(&self, text: &str, parameters: &[Parameter]) -> Result<Planned> {
+        let (statement, names) = self.parse(text, None)?;
+        let mut providers = Providers::new();
+        for view in self.order(&names)? {
+            self.view(&view, &mut providers).await?;
+        }
+        let reads_landing = providers.keys().chain(&names).any(TableName::is_landing);
+        let (state, plan) = self.logical(statement, &names, &mut providers).await?;
+        let mut state = state;
+        // Exchanging rows between partitions would mix the sequence order of a landing table.
+        state
+            .config_mut()
+            .options_mut()
+            .optimizer
+            .enable_round_robin_repartition = !reads_landing;
+        let plan = if parameters.is_empty() {
+            plan
+        } else {
+            let values = parameters
+                .iter()
+                .map(|value| scalar(value).into())
+                .collect();
+            plan.with_param_values(ParamValues::List(values))
+                .map_err(|e| self.doing.failed(e))?
+        };
+        read_only(&plan).map_err(|error| self.doing.failed(error))?;
+        Ok(Planned { state, plan })
+    }
+
+    fn parse(&self, text: &str, view: Option<&TableName>) -> Result<(Statement, Vec<TableName>)> {
+        let invalid = |error: sql::SqlError| {
+            let error = match view {
+                Some(view) => format!("view {view}: {error}"),
+                None => error.to_string(),
+            };
+            self.doing.error(Kind::Invalid).because(error)
+        };
+        let text = crate::alias::sequence(text).map_err(invalid)?;
+        let mut statement = sql::parse(&text).map_err(invalid)?;
+        let names = sql::tables(&statement).map_err(invalid)?;
+        label_casts(&mut statement);
+        Ok((statement, names))
+    }
+
+    /// The views that `names` need, each after the views it reads itself.
+    fn order(&self, names: &[TableName]) -> Result<Vec<TableName>> {
+        let mut done = Vec::new();
+        let mut reads: BTreeMap<TableName, Vec<TableName>> = BTreeMap::new();
+        let mut open: BTreeSet<TableName> = BTreeSet::new();
+        let mut stack: Vec<(TableName, bool)> = names
+            .iter()
+            .rev()
+            .map(|name| (name.clone(), false))
+            .collect();
+        while let Some((name, visited)) = stack.pop() {
+            if visited {
+                open.remove(&name);
+                done.push(name);
+                continue;
+            }
+            let Some(text) = self.catalog.views.get(&name) else {
+                continue;
+            };
+            if reads.contains_key(&name) {
+                if open.contains(&name) {
+                    let told = format!("view {name} reads itself");
+                    return Err(self.doing.error(Kind::Invalid).because(told));
+                }
+                continue;
+            }
+            let (_, inner) = self.parse(text, Some(&name))?;
+            open.insert(name.clone());
+            stack.push((name.clone(), true));
+            stack.extend(inner.iter().rev().map(|name| (name.clone(), false)));
+            reads.insert(name, inner);
+        }
+        Ok(done)
+    }
+
+    async fn view(&self, name: &TableName, providers: &mut Providers) -> Result<()> {
+        let Some(text) = self.catalog.views.get(name) else {
+            return Ok(());
+        };
+        let (statement, names) = self.parse(text, Some(name))?;
+        let (_, plan) = self.logical(statement, &names, providers).await?;
+        read_only(&plan).map_err(|error| self.doing.failed(error))?;
+        providers.insert(name.clone(), Arc::new(ViewTable::new(plan, None)));
+        Ok(())
+    }
+
+    async fn logical(
+        &self,
+        statement: Statement,
+        names: &[TableName],
+        providers: &mut Providers,
+    ) -> Result<(SessionState, LogicalPlan)> {
+        for name in names {
+            if !providers.contains_key(name) {
+                let provider = self.table(name).await?;
+                providers.insert(name.clone(), provider);
+            }
+        }
+        let named: Providers = names
+            .iter()
+            .filter_map(|name| Some((name.clone(), Arc::clone(providers.get(name)?))))
+            .collect();
+        let mut state = self.base.clone();
+        state.register_catalog_list(Arc::new(Named(Arc::new(named))));
+        state.mark_start_execution();
+        let statement = DfStatement::Statement(Box::new(statement));
+        let plan = state.statement_to_plan(statement).await;
+        Ok((state, plan.map_err(|error| self.doing.failed(error))?))
+    }
+
+    async fn table(&self, name: &TableName) -> Result<Arc<dyn datafusion::catalog::TableProvider>> {
+        let Some(pin) = self.catalog.tables.get(name) else {
+            let known = self.catalog.tables.keys().chain(self.catalog.views.keys());
+            let told = format!(
+                "there is no table {name}{}",
+                crate::nearest::hint(name, known)
+            );
+            return Err(ports::Error::new(Kind::NotFound, "find table", name).because(told));
+        };
+        let (pin, lake) = (pin.clone(), Arc::clone(self.lake));
+        Ok(match &pin {
+            Pin::Landing {
+                schema, through, ..
+            } => {
+                let (schema, through) = (Arc::clone(schema), *through);
+                if schema.column_with_name(SEQUENCE).is_none() {
+                    let told = format!("its schema has no column {SEQUENCE}");
+                    return Err(ports::Error::new(Kind::Corrupt, "read table", name).because(told));
+                }
+                Arc::new(LandingTable {
+                    pin,
+                    through,
+                    schema,
+                    lake,
+                })
+            }
+            Pin::Model { .. } => {
+                let schema = lake.tables.schema(&pin).await?;
+                Arc::new(ModelTable { pin, schema, lake })
+            }
+        })
+    }
+}
+
+/// A second lock behind `domain::sql::parse`: the plan itself neither writes nor changes settings.
+fn read_only(plan: &LogicalPlan) -> Result<(), DataFusionError> {
+    SQLOptions::new()
+        .with_allow_ddl(false)
+        .with_allow_dml(false)
+        .with_allow_statements(false)
+        .verify_plan(plan)
+}
+
+fn scalar(value: &Parameter) -> ScalarValue {
+    match value {
+        Parameter::Null => ScalarValue::Null,
+        Parameter::Boolean(value) => ScalarValue::Boolean(Some(*value)),
+        Parameter::Integer(value) => ScalarValue::Int64(Some(*value)),
+        Parameter::Float(value) => ScalarValue::Float64(Some(*value)),
+        Parameter::Text(value) => ScalarValue::Utf8(Some(value.clone())),
+    }
+}

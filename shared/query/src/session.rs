@@ -1,0 +1,80 @@
+//! What all statements share: functions, rules, memory, settings.
+
+use std::{path::PathBuf, sync::Arc};
+
+use datafusion::{
+    common::Result,
+    execution::{
+        SessionState, SessionStateBuilder,
+        disk_manager::{DiskManagerBuilder, DiskManagerMode},
+        memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryPool},
+        runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
+    },
+    prelude::SessionConfig,
+};
+use ports::Objects;
+
+use crate::{casts, catalog::CATALOG, json, model::warehouse, types};
+
+/// Resources of the query engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Bytes that all statements of the process may use together.
+    pub memory: usize,
+    /// Where sorts, joins and aggregates put what does not fit; none means that they fail instead.
+    pub spill: Option<PathBuf>,
+    /// Threads, and partitions of a plan.
+    pub threads: usize,
+}
+
+/// Rows of a batch.
+const BATCH_ROWS: usize = 8192;
+/// Most bytes a sort keeps back for merging what it spilled.
+const SORT_RESERVATION_MAX: usize = 10 * 1024 * 1024;
+
+/// The state every statement starts from.
+pub(crate) fn base(settings: &Settings, objects: Objects) -> Result<SessionState> {
+    let mut state = SessionStateBuilder::new_with_default_features()
+        .with_config(config(settings))
+        .with_runtime_env(Arc::new(runtime(settings, objects)?))
+        .with_type_planner(Arc::new(types::Types))
+        .build();
+    json::register(&mut state)?;
+    state.add_analyzer_rule(Arc::new(casts::TextToTime));
+    Ok(state)
+}
+
+fn config(settings: &Settings) -> SessionConfig {
+    let mut config = SessionConfig::new()
+        .with_create_default_catalog_and_schema(false)
+        .with_default_catalog_and_schema(CATALOG, "main")
+        .with_information_schema(false)
+        .with_target_partitions(settings.threads.max(1))
+        .with_batch_size(BATCH_ROWS);
+    let options = config.options_mut();
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.optimizer.expand_views_at_output = true;
+    options.execution.time_zone = Some(String::from("+00:00"));
+    options.execution.planning_concurrency = settings.threads.max(1);
+    options.execution.sort_spill_reservation_bytes =
+        (settings.memory / 16).min(SORT_RESERVATION_MAX);
+    options.execution.sort_pushdown_buffer_capacity = settings.memory / 4;
+    config
+}
+
+fn runtime(settings: &Settings, objects: Objects) -> Result<RuntimeEnv> {
+    let mode = match &settings.spill {
+        Some(folder) => DiskManagerMode::Directories(vec![folder.clone()]),
+        None => DiskManagerMode::Disabled,
+    };
+    let pool: Arc<dyn MemoryPool> = match settings.spill {
+        Some(_) => Arc::new(FairSpillPool::new(settings.memory)),
+        None => Arc::new(GreedyMemoryPool::new(settings.memory)),
+    };
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_pool(pool)
+        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(mode))
+        .build()?;
+    runtime.register_object_store(warehouse()?.as_ref(), objects);
+    Ok(runtime)
+}

@@ -1,0 +1,139 @@
+//! What no statement can do: write, look at the machine, or end the process.
+
+use std::time::Duration;
+
+use ports::{Kind, query::Statement};
+use query::Settings;
+
+use crate::world::{World, batch, ints};
+
+#[tokio::test]
+async fn nothing_but_the_catalog_can_be_read_or_changed() {
+    let mut world = World::new();
+    world
+        .model_of("silver.t", &[batch(vec![("id", ints(0..10))])])
+        .await;
+    for sql in [
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM \"/etc/passwd\"",
+        "SELECT * FROM read_parquet('/etc/passwd')",
+        "SELECT * FROM read_csv('https://example.com/x.csv')",
+        "SELECT read_text('/etc/passwd')",
+        "SELECT getenv('HOME')",
+        "COPY silver.t TO '/tmp/x.parquet'",
+        "CREATE TABLE silver.u AS SELECT 1",
+        "CREATE EXTERNAL TABLE u STORED AS CSV LOCATION '/etc/passwd'",
+        "INSERT INTO silver.t VALUES (1)",
+        "DELETE FROM silver.t",
+        "DROP TABLE silver.t",
+        "SET datafusion.execution.batch_size = 1",
+        "SELECT 1; SELECT 2",
+        "SELECT * FROM t",
+        "EXPLAIN DELETE FROM silver.t",
+    ] {
+        let error = world.error(sql).await;
+        assert_eq!(error.kind, Kind::Invalid, "{sql}: {}", error.chain());
+    }
+    for sql in [
+        "SELECT * FROM information_schema.tables",
+        "SELECT * FROM silver.u",
+    ] {
+        let error = world.error(sql).await;
+        assert_eq!(error.kind, Kind::NotFound, "{sql}: {}", error.chain());
+    }
+    let error = world.error("SELECT * FROM silver.tt").await.chain();
+    assert!(error.contains("did you mean silver.t?"), "{error}");
+}
+
+#[tokio::test]
+async fn more_rows_than_asked_for_are_refused_after_the_limit() {
+    let mut world = World::new();
+    world
+        .model_of("silver.t", &[batch(vec![("id", ints(0..10))])])
+        .await;
+    let mut statement = Statement::new("SELECT id FROM silver.t");
+    statement.limits.rows = Some(10);
+    assert_eq!(
+        world.run(&statement).await.expect("just enough").num_rows(),
+        10
+    );
+    statement.limits.rows = Some(9);
+    let error = world.run(&statement).await.expect_err("one too many");
+    assert_eq!(error.kind, Kind::TooLarge);
+    assert!(
+        error.chain().contains("more than 9 rows"),
+        "{}",
+        error.chain()
+    );
+}
+
+#[tokio::test]
+async fn an_endless_statement_ends_at_its_time_limit() {
+    let world = World::new();
+    let endless =
+        "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t";
+    let cross = "SELECT sum(a.value * b.value % 7) FROM generate_series(1, 10000000) a, generate_series(1, 10000000) b";
+    for sql in [endless, cross] {
+        let mut statement = Statement::new(sql);
+        statement.limits.time = Duration::from_millis(300);
+        let error = world.run(&statement).await.expect_err("the time is over");
+        assert_eq!(error.kind, Kind::Unavailable, "{}", error.chain());
+        assert!(error.chain().contains("300ms"), "{}", error.chain());
+    }
+    assert_eq!(world.text("SELECT 1").await, "1");
+}
+
+#[tokio::test]
+async fn memory_over_the_limit_is_an_error_and_the_process_lives() {
+    let world = World::with(Settings {
+        memory: 4 << 20,
+        spill: None,
+        threads: 2,
+    });
+    let sql =
+        "SELECT value, count(*) FROM generate_series(1, 5000000) GROUP BY value ORDER BY 2, 1";
+    let error = world.error(sql).await;
+    assert_eq!(error.kind, Kind::TooLarge, "{}", error.chain());
+    assert!(
+        error.chain().contains("memory limit of 4194304 bytes"),
+        "{}",
+        error.chain()
+    );
+    assert_eq!(world.text("SELECT 1").await, "1");
+}
+
+/// Statements as deep as `domain::sql` lets through, from a thread with a stack of 2 MB.
+#[test]
+fn statements_just_under_the_limits_do_not_overflow() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_stack_size(2 << 20)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let task = runtime.spawn(async {
+        let mut world = World::new();
+        world
+            .model_of("silver.t", &[batch(vec![("c", ints(0..10))])])
+            .await;
+        let chain = |term: &str, by: &str| vec![term; 990].join(by);
+        let ors: Vec<String> = (0..490).map(|n| format!("c = {n}")).collect();
+        let sums = chain("c", " + ");
+        let ands = vec!["c < 5"; 490].join(" AND ");
+        let (open, close) = ("(".repeat(120), ")".repeat(120));
+        let unions = vec!["SELECT c FROM silver.t"; 200].join(" UNION ALL ");
+        for (sql, expected) in [
+            (
+                format!("SELECT count(*) FROM silver.t WHERE {}", ors.join(" OR ")),
+                "10",
+            ),
+            (format!("SELECT count(*) FROM silver.t WHERE {ands}"), "5"),
+            (format!("SELECT max({sums}) FROM silver.t"), "8910"),
+            (format!("SELECT max({open}c{close}) FROM silver.t"), "9"),
+            (format!("SELECT count(*) FROM ({unions}) u"), "2000"),
+        ] {
+            assert_eq!(world.text(&sql).await, expected);
+        }
+    });
+    runtime.block_on(task).expect("no overflow");
+}

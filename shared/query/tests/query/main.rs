@@ -1,0 +1,6 @@
+//! The query engine over a lake in memory.
+
+mod limits;
+mod reading;
+mod sql;
+mod world;

@@ -1,0 +1,211 @@
+//! What is read: files, deletes, sequences, statistics.
+
+use std::sync::Arc;
+
+use datafusion::arrow::{
+    array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array, StringArray},
+    datatypes::{DataType, Int64Type},
+};
+use ports::{Kind, tables::Part};
+
+use crate::world::{World, batch, bounds, ints, rows, schema};
+
+#[tokio::test]
+async fn model_files_are_read_together_and_missing_columns_are_null() {
+    let mut world = World::new();
+    let old = world
+        .file(
+            &batch(vec![("id", Arc::new(Int32Array::from(vec![1, 2])))]),
+            &[],
+        )
+        .await;
+    let names: ArrayRef = Arc::new(StringArray::from(vec!["c"]));
+    let new = world
+        .file(&batch(vec![("name", names), ("id", ints(3..4))]), &[])
+        .await;
+    let columns = schema(&[("id", DataType::Int64), ("name", DataType::Utf8)]);
+    world.model("silver.people", columns, vec![old, new]);
+    assert_eq!(
+        world.text("SELECT * FROM silver.people ORDER BY id").await,
+        "1| 2| 3|c"
+    );
+    assert_eq!(world.text("SELECT count(*) FROM silver.people").await, "3");
+    assert_eq!(
+        world
+            .text("SELECT id FROM silver.people WHERE name IS NULL ORDER BY 1")
+            .await,
+        "1 2"
+    );
+}
+
+#[tokio::test]
+async fn deleted_rows_are_not_read_whatever_the_plan() {
+    let mut world = World::new();
+    let rows = batch(vec![("id", ints(0..1000))]);
+    let deleted: Vec<u64> = (0..1000).filter(|id| id % 3 == 0 || *id >= 900).collect();
+    let mut file = world.file(&rows, &deleted).await;
+    file.bounds
+        .insert("id".to_owned(), bounds(ints(0..1), ints(999..1000)));
+    world.model("silver.t", rows.schema(), vec![file]);
+    let live = || (0..900_i64).filter(|id| id % 3 != 0);
+    let check = async |sql: &str, expected: i64| {
+        assert_eq!(world.text(sql).await, expected.to_string(), "{sql}");
+    };
+    check("SELECT count(*) FROM silver.t", 600).await;
+    check("SELECT sum(id) FROM silver.t", live().sum()).await;
+    check("SELECT min(id) FROM silver.t", 1).await;
+    check("SELECT max(id) FROM silver.t", 899).await;
+    check(
+        "SELECT count(id) FROM silver.t WHERE id >= 250 AND id < 350",
+        67,
+    )
+    .await;
+    check("SELECT count(*) FROM silver.t WHERE id >= 950", 0).await;
+    check(
+        "SELECT count(*) FROM (SELECT * FROM silver.t WHERE id > -1 LIMIT 450)",
+        450,
+    )
+    .await;
+    check("SELECT id FROM silver.t ORDER BY id DESC LIMIT 1", 899).await;
+    check(
+        "SELECT count(*) FROM silver.t a JOIN silver.t b ON a.id = b.id",
+        600,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn files_that_cannot_match_are_not_opened() {
+    let mut world = World::new();
+    let rows = batch(vec![("id", ints(0..10))]);
+    let mut here = world.file(&rows, &[]).await;
+    here.bounds
+        .insert("id".to_owned(), bounds(ints(0..1), ints(9..10)));
+    let mut gone = here.clone();
+    gone.path = "data/gone.parquet".to_owned();
+    gone.bounds
+        .insert("id".to_owned(), bounds(ints(100..101), ints(200..201)));
+    world.model("silver.t", rows.schema(), vec![here, gone]);
+    assert_eq!(
+        world
+            .text("SELECT count(*) FROM silver.t WHERE id < 5")
+            .await,
+        "5"
+    );
+    let error = world.error("SELECT sum(id) FROM silver.t").await;
+    assert_eq!(error.kind, Kind::Corrupt, "{}", error.chain());
+}
+
+#[tokio::test]
+async fn rows_with_nan_are_found_with_and_without_statistics() {
+    let mut world = World::new();
+    let column = |values: &[f64]| -> ArrayRef { Arc::new(Float64Array::from(values.to_vec())) };
+    let threes = batch(vec![("x", column(&[3.0, f64::NAN, 3.0]))]);
+    let ones = batch(vec![("x", column(&[1.0, f64::NAN]))]);
+    let mut files = Vec::new();
+    for (rows, bound) in [(&threes, 3.0), (&ones, 1.0)] {
+        let mut file = world.file(rows, &[]).await;
+        file.bounds
+            .insert("x".to_owned(), bounds(column(&[bound]), column(&[bound])));
+        files.push(file);
+    }
+    let one = files.pop().expect("two files");
+    world.model("silver.threes", threes.schema(), files.clone());
+    world.model("silver.ones", ones.schema(), vec![one]);
+    assert_eq!(
+        world
+            .text("SELECT count(*) FROM silver.threes WHERE x <> 3.0")
+            .await,
+        "1"
+    );
+    assert_eq!(
+        world
+            .text("SELECT count(*) FROM silver.ones WHERE x > 2.0")
+            .await,
+        "1"
+    );
+    assert_eq!(
+        world
+            .text("SELECT x FROM silver.ones ORDER BY x DESC LIMIT 1")
+            .await,
+        "NaN"
+    );
+    assert_eq!(world.text("SELECT max(x) FROM silver.ones").await, "NaN");
+    let joined = "SELECT count(*) FROM silver.ones a JOIN silver.threes b ON a.x = b.x";
+    assert_eq!(world.text(joined).await, "1");
+}
+
+/// Two parts in memory around a file, sequences 1 to 30.
+async fn landing() -> World {
+    let mut world = World::new();
+    let memory = |from: i64, to: i64| {
+        batch(vec![
+            ("id", ints(from * 10..to * 10)),
+            ("_seq", ints(from * 10 + 1..to * 10 + 1)),
+        ])
+    };
+    let mut file = world.file(&batch(vec![("id", ints(10..20))]), &[]).await;
+    file.first_sequence = Some(11);
+    let (first, last) = (memory(0, 1), memory(2, 3));
+    let parts = vec![
+        Part::Memory(first.clone()),
+        Part::File(Arc::new(file)),
+        Part::Memory(last),
+    ];
+    world.landing("landing.events", first.schema(), parts, 25);
+    world
+}
+
+#[tokio::test]
+async fn landing_rows_come_in_sequence_order_through_the_pin() {
+    let world = landing().await;
+    let all = world.batch("SELECT id, _seq FROM landing.events").await;
+    let sequences = all.column(1).as_primitive::<Int64Type>();
+    assert_eq!(sequences, &Int64Array::from_iter_values(1..=25));
+    assert_eq!(all.column(0).as_ref(), ints(0..25).as_ref() as &dyn Array);
+    assert_eq!(
+        world.text("SELECT count(*) FROM landing.events").await,
+        "25"
+    );
+    assert_eq!(
+        world
+            .text("SELECT max(_havn_seq) FROM landing.events")
+            .await,
+        "25"
+    );
+    assert_eq!(
+        rows(
+            &world
+                .batch("SELECT _seq FROM landing.events WHERE id % 7 = 3")
+                .await
+        ),
+        ["4", "11", "18", "25"]
+    );
+}
+
+#[tokio::test]
+async fn a_filter_on_the_sequence_reads_only_what_is_new() {
+    let world = landing().await;
+    let check = async |filter: &str, after: u64, expected: &str| {
+        let sql =
+            format!("SELECT min(_seq), max(_seq), count(*) FROM landing.events WHERE {filter}");
+        assert_eq!(world.text(&sql).await, expected, "{filter}");
+        assert_eq!(
+            world.tables.asked.lock().expect("lock").pop(),
+            Some(after),
+            "{filter}"
+        );
+    };
+    check("_seq > 12", 12, "13|25|13").await;
+    check("_havn_seq >= 13 AND id > 0", 12, "13|25|13").await;
+    check("_seq > 3 AND _seq <= 14", 3, "4|14|11").await;
+    check("_seq = 15", 14, "15|15|1").await;
+    check("_seq > 20 OR _seq > 22", 20, "21|25|5").await;
+    assert_eq!(
+        world
+            .text("SELECT count(*) FROM landing.events WHERE _seq > 25")
+            .await,
+        "0"
+    );
+    assert!(world.tables.asked.lock().expect("lock").is_empty());
+}

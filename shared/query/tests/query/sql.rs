@@ -1,0 +1,199 @@
+//! What statements mean: names, casts, JSON, views, parameters.
+
+use std::sync::Arc;
+
+use datafusion::arrow::{array::StringArray, datatypes::DataType};
+use ports::{
+    Kind,
+    query::{Parameter, Statement},
+};
+
+use crate::world::{World, batch, ints, rows};
+
+const BIG: &str = r#"{"id":9007199254740993,"u":18446744073709551615,"n":-9223372036854775808,"big":123456789012345678901234567890,"d":0.1000000000000000055,"s":"5.7","f":5.7,"z":null,"o":{"k":[1,"x"]}}"#;
+
+#[tokio::test]
+async fn numbers_in_json_stay_exact() {
+    let mut world = World::new();
+    world.payloads("landing.e", &[BIG]);
+    let check = async |expr: &str, expected: &str| {
+        let sql = format!("SELECT {expr} AS v FROM landing.e");
+        assert_eq!(world.text(&sql).await, expected, "{expr}");
+    };
+    check("(payload->>'id')::bigint", "9007199254740993").await;
+    check("(payload->'id')::bigint", "9007199254740993").await;
+    check(
+        "CAST(payload->>'u' AS DECIMAL(38,0))",
+        "18446744073709551615",
+    )
+    .await;
+    check(
+        "CAST(payload->'u' AS DECIMAL(38,0))",
+        "18446744073709551615",
+    )
+    .await;
+    check("(payload->>'n')::BIGINT", "-9223372036854775808").await;
+    check(
+        "CAST(payload->>'big' AS DECIMAL(38,0))",
+        "123456789012345678901234567890",
+    )
+    .await;
+    check("payload->>'big'", "123456789012345678901234567890").await;
+    check("payload->>'d'", "0.1000000000000000055").await;
+    check("payload->'o'->>'k'", r#"[1,"x"]"#).await;
+    check("payload->'o'->'k'->>1", "x").await;
+    check("payload->>'missing'", "").await;
+    check("(payload->>'z')::DOUBLE", "").await;
+    check("TRY_CAST(payload->>'s' AS BIGINT)", "").await;
+    world
+        .refused("SELECT (payload->>'s')::bigint FROM landing.e", "5.7")
+        .await;
+    world
+        .refused("SELECT (payload->'f')::bigint FROM landing.e", "5.7")
+        .await;
+    world.refused("SELECT '5.7'::bigint", "5.7").await;
+}
+
+#[tokio::test]
+async fn json_operators_bind_tighter_than_comparisons() {
+    let mut world = World::new();
+    world.payloads(
+        "landing.e",
+        &[r#"{"n":"5","k":"a"}"#, r#"{"n":"6","k":"b"}"#],
+    );
+    let count = async |filter: &str| {
+        world
+            .text(&format!("SELECT count(*) FROM landing.e WHERE {filter}"))
+            .await
+    };
+    assert_eq!(count("payload->>'n' = '5'").await, "1");
+    assert_eq!(
+        count("payload->>'n' IN ('5', '6') AND payload->>'k' LIKE 'b%'").await,
+        "1"
+    );
+    assert_eq!(count("payload->>'k' BETWEEN 'a' AND 'a'").await, "1");
+}
+
+#[tokio::test]
+async fn text_becomes_a_moment_in_utc() {
+    let world = World::new();
+    let check = async |text: &str, expected: &str| {
+        let sql = format!("SELECT CAST('{text}' AS TIMESTAMP) AS v");
+        assert_eq!(world.text(&sql).await, expected, "{text}");
+    };
+    check("2016-12-31T23:59:60Z", "2016-12-31T23:59:59.999999").await;
+    check("2016-12-31T15:59:60-08:00", "2016-12-31T23:59:59.999999").await;
+    check("2026-11-29t16:44:49z", "2026-11-29T16:44:49").await;
+    check("2026-11-29T16:44:49+02:00", "2026-11-29T14:44:49").await;
+    check("2026-11-29 16:44:49.123456", "2026-11-29T16:44:49.123456").await;
+    check("2026-11-29", "2026-11-29T00:00:00").await;
+    let now = |sql: &'static str| world.text(sql);
+    assert_eq!(now("SELECT TRY_CAST('soon' AS TIMESTAMP) AS v").await, "");
+    assert_eq!(now("SELECT '2026-11-29'::date AS v").await, "2026-11-29");
+    assert_eq!(
+        now("SELECT '2026-11-29T16:44:49Z'::timestamptz AS v").await,
+        "2026-11-29T16:44:49Z"
+    );
+    assert_eq!(
+        now("SELECT TIMESTAMP '2016-12-31T23:59:60Z' > '2016-12-31T23:59:59.9Z' AS v").await,
+        "true"
+    );
+    world
+        .refused(
+            "SELECT CAST('2023-12-11T11:31:60Z' AS TIMESTAMP)",
+            "2023-12-11T11:31:60Z",
+        )
+        .await;
+    world.refused("SELECT 'soon'::timestamp", "'soon'").await;
+    let kind = world
+        .batch("SELECT CAST('2026-11-29' AS TIMESTAMP) AS v")
+        .await;
+    let micros = datafusion::arrow::datatypes::TimeUnit::Microsecond;
+    assert_eq!(
+        kind.schema().field(0).data_type(),
+        &DataType::Timestamp(micros, None)
+    );
+}
+
+#[tokio::test]
+async fn a_cast_keeps_its_columns_name_and_reads_columns() {
+    let mut world = World::new();
+    let texts = StringArray::from(vec![Some("2026-11-29T16:44:49+02:00"), None]);
+    world
+        .model_of("silver.t", &[batch(vec![("at", Arc::new(texts))])])
+        .await;
+    let read = world
+        .batch("SELECT at::timestamp, TRY_CAST(at AS DATE) AS day FROM silver.t")
+        .await;
+    assert_eq!(rows(&read), ["2026-11-29T14:44:49|2026-11-29", "|"]);
+    let names: Vec<_> = read
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| field.name().clone())
+        .collect();
+    assert_eq!(names, ["at", "day"]);
+}
+
+#[tokio::test]
+async fn views_are_planned_through_each_other_and_cycles_are_refused() {
+    let mut world = World::new();
+    world
+        .model_of("silver.t", &[batch(vec![("id", ints(0..10))])])
+        .await;
+    world.view("gold.doubled", "SELECT id * 2 AS id FROM gold.even");
+    world.view("gold.even", "SELECT id FROM silver.t WHERE id % 2 = 0");
+    world.view("gold.a", "SELECT * FROM gold.b");
+    world.view("gold.b", "SELECT * FROM gold.a");
+    assert_eq!(world.text("SELECT max(id) FROM gold.doubled").await, "16");
+    assert_eq!(
+        world
+            .text("SELECT count(*) FROM gold.doubled d JOIN gold.even e ON d.id = e.id")
+            .await,
+        "3"
+    );
+    world.refused("SELECT * FROM gold.a", "reads itself").await;
+}
+
+#[tokio::test]
+async fn parameters_are_bound_as_values() {
+    let mut world = World::new();
+    world
+        .model_of("silver.t", &[batch(vec![("id", ints(0..10))])])
+        .await;
+    let mut statement =
+        Statement::new("SELECT count(*) FROM silver.t WHERE id > $1 AND $2 = 'it''s'");
+    statement.parameters = vec![Parameter::Integer(6), Parameter::Text(String::from("it's"))];
+    assert_eq!(rows(&world.run(&statement).await.expect("runs")), ["3"]);
+    statement.parameters.pop();
+    assert_eq!(
+        world
+            .run(&statement)
+            .await
+            .expect_err("one is missing")
+            .kind,
+        Kind::Invalid
+    );
+}
+
+#[tokio::test]
+async fn describe_answers_with_the_columns_of_run() {
+    let mut world = World::new();
+    world.payloads("landing.e", &[BIG]);
+    let statement =
+        Statement::new("SELECT _seq, (payload->>'id')::bigint AS id, payload FROM landing.e");
+    let described = world
+        .query
+        .describe(&statement, &world.catalog)
+        .await
+        .expect("described");
+    let run = world.run(&statement).await.expect("runs").schema();
+    let columns = |schema: &datafusion::arrow::datatypes::Schema| {
+        let fields = schema.fields().iter();
+        fields
+            .map(|f| (f.name().clone(), f.data_type().clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(columns(&described), columns(&run));
+    assert_eq!(described.field(2).data_type(), &DataType::Utf8);
+}
