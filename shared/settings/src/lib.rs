@@ -1,8 +1,44 @@
 //! Everything the process was told, parsed once, all complaints at once.
+//!
+//! Settings live in `headwater.yml` of the project; a variable `HEADWATER_<SECTION>_<KEY>`
+//! overrides a key of the file. Nothing is read later, and nothing here opens anything but that one
+//! file.
+//!
+//! ```
+//! # use std::collections::BTreeMap;
+//! let vars = BTreeMap::from([(String::from("HEADWATER_LIVE_DEBOUNCE"), String::from("10ms"))]);
+//! let settings = settings::Settings::parse("shop".as_ref(), "live:\n  max_lag: 1m\n", &vars)?;
+//! assert_eq!(settings.live.debounce.as_millis(), 10);
+//! assert_eq!(settings.live.max_lag.as_secs(), 60);
+//! # Ok::<(), Vec<settings::Complaint>>(())
+//! ```
 
-use std::{collections::BTreeMap, path::PathBuf};
+mod load;
+mod read;
+mod tree;
+mod words;
+
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use domain::{Duration, LiveSettings, items::Column};
+
+/// The name of the settings file in a project's folder.
+pub const FILE: &str = "headwater.yml";
+
+/// Something wrong with the settings.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Complaint {
+    /// `headwater.yml:3:5`, or the variable.
+    pub place: String,
+    /// What is wrong, and what to write instead.
+    pub message: String,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
 
 /// Settings of one project: `headwater.yml` with `HEADWATER_*` variables over it.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +81,11 @@ pub struct Source {
 
 impl Default for Source {
     fn default() -> Self {
-        Self { headers: BTreeMap::new(), columns: Vec::new(), body_max: 16 << 20 }
+        Self {
+            headers: BTreeMap::new(),
+            columns: Vec::new(),
+            body_max: 16 << 20,
+        }
     }
 }
 
@@ -62,6 +102,10 @@ pub struct QueryLimits {
 
 impl Default for QueryLimits {
     fn default() -> Self {
-        Self { memory: 256 << 20, timeout: Duration::from_secs(60), rows_max: 100_000 }
+        Self {
+            memory: 256 << 20,
+            timeout: Duration::from_secs(60),
+            rows_max: 100_000,
+        }
     }
 }

@@ -1,1 +1,95 @@
-//! web
+//! HTTP: webhook ingest, the control API, reads, metrics and the status page, over `engine`.
+//!
+//! Handlers pick a request apart, call one use case and put the answer together; what an error
+//! becomes is decided in one place (`problem`). Nothing here knows which state store, lake or query
+//! engine is behind the ports.
+//!
+//! Every error is an RFC 9457 problem document, whoever raised it: a use case, the router (404,
+//! 405), a layer (415) or a panic (500).
+
+mod body;
+mod events;
+mod ingest;
+mod live;
+mod metrics;
+mod models;
+mod page;
+mod problem;
+mod query;
+pub mod rows;
+
+use std::sync::Arc;
+
+use axum::{
+    Router, middleware,
+    routing::{get, post},
+};
+use engine::{World, runner::Runner};
+use settings::Settings;
+use tower_http::{catch_panic::CatchPanicLayer, decompression::RequestDecompressionLayer};
+
+/// What the handlers are given.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// The ports and the project.
+    pub world: World,
+    /// The runner of this process, running or not.
+    pub runner: Runner,
+    /// Settings of sources and of reads.
+    pub settings: Arc<Settings>,
+}
+
+/// Shared by all handlers.
+#[derive(Clone, Debug)]
+struct Shared {
+    app: App,
+    counters: Arc<metrics::Counters>,
+}
+
+impl std::ops::Deref for Shared {
+    type Target = App;
+
+    fn deref(&self) -> &App {
+        &self.app
+    }
+}
+
+/// All routes of the program.
+pub fn router(app: App) -> Router {
+    let shared = Shared {
+        app,
+        counters: Arc::default(),
+    };
+    let ingest = Router::new()
+        .route("/api/ingest/webhook/{source}", post(ingest::webhook))
+        .layer(RequestDecompressionLayer::new());
+    let live = Router::new()
+        .route("/api/live/status", get(live::status))
+        .route("/api/live/events", get(events::events))
+        .route("/api/live/models/{model}/pause", post(live::pause))
+        .route("/api/live/models/{model}/resume", post(live::resume))
+        .route("/api/live/models/{model}/refresh", post(live::refresh))
+        .route("/api/live/sources/{source}/advance", post(live::advance))
+        .route("/api/live/start", post(live::start))
+        .route("/api/live/stop", post(live::stop));
+    let reads = Router::new()
+        .route("/api/models", get(models::list))
+        .route("/api/models/{model}", get(models::one))
+        .route("/api/dag", get(models::dag))
+        .route("/api/query", post(query::query))
+        .route("/healthz", get(live::health))
+        .route("/metrics", get(metrics::metrics))
+        .route("/", get(page::page));
+    ingest
+        .merge(live)
+        .merge(reads)
+        .fallback(problem::not_found)
+        .layer(middleware::from_fn(problem::refuse_other_origins))
+        .layer(CatchPanicLayer::custom(problem::panicked))
+        .layer(middleware::map_response(problem::fill_in))
+        .layer(middleware::from_fn_with_state(
+            shared.clone(),
+            metrics::count,
+        ))
+        .with_state(shared)
+}

@@ -1,0 +1,276 @@
+//! The keys of `headwater.yml`: which there are, and what they become.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+};
+
+use domain::{
+    Duration, LiveSettings, duration::parse_duration, items::Column, name::is_identifier,
+};
+
+use crate::{
+    Complaint, FILE, QueryLimits, Settings, Source, Warehouse,
+    read::{Reader, Section},
+    tree::{self, Node, Value},
+    words::{boolean, column_kind, count, size},
+};
+
+/// Columns every webhook landing table has; a source's own columns are named otherwise.
+const RESERVED: [&str; 4] = ["id", "received_at", "payload", domain::SEQUENCE];
+
+impl Settings {
+    /// Reads a project's settings: `headwater.yml` when there is one, and the variables over it.
+    ///
+    /// # Errors
+    /// Every complaint at once, each with its line and column or its variable.
+    pub fn load(project: &Path, vars: &BTreeMap<String, String>) -> Result<Self, Vec<Complaint>> {
+        let file = project.join(FILE);
+        let text = match std::fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => {
+                let message = format!("cannot be read: {error}");
+                return Err(vec![Complaint {
+                    place: file.display().to_string(),
+                    message,
+                }]);
+            }
+        };
+        Self::parse(project, &text, vars)
+    }
+
+    /// Reads settings from the text of a `headwater.yml`.
+    ///
+    /// # Errors
+    /// Every complaint at once, each with its line and column or its variable.
+    pub fn parse(
+        project: &Path,
+        text: &str,
+        vars: &BTreeMap<String, String>,
+    ) -> Result<Self, Vec<Complaint>> {
+        let project = std::path::absolute(project).unwrap_or_else(|_| project.to_owned());
+        let mut reader = Reader::new(vars);
+        let root = match tree::parse(FILE, text) {
+            Ok(root) => root,
+            Err(complaint) => return Err(vec![complaint]),
+        };
+        let mut top = reader.section("", Some(root));
+        let settings = Self {
+            name: reader.value(&mut top, "name", folder_name(&project), accept),
+            warehouse: reader.value(&mut top, "warehouse", default_warehouse(&project), |url| {
+                warehouse(&project, url)
+            }),
+            state: reader.value(
+                &mut top,
+                "state",
+                project.join(".headwater/state.db"),
+                |url| state(&project, url),
+            ),
+            live: live(&mut reader, top.take("live")),
+            sources: sources(&mut reader, top.take("sources")),
+            query: query(&mut reader, top.take("query")),
+            project,
+        };
+        reader.finish(top);
+        if reader.complaints.is_empty() {
+            Ok(settings)
+        } else {
+            Err(reader.complaints)
+        }
+    }
+
+    /// The settings of a source; defaults when the file does not name it.
+    #[must_use]
+    pub fn source(&self, name: &str) -> Source {
+        self.sources.get(name).cloned().unwrap_or_default()
+    }
+}
+
+fn accept(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
+fn folder_name(project: &Path) -> String {
+    project.file_name().map_or_else(
+        || String::from("headwater"),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}
+
+fn default_warehouse(project: &Path) -> Warehouse {
+    Warehouse::Folder(project.join(".headwater/warehouse"))
+}
+
+fn warehouse(project: &Path, url: &str) -> Result<Warehouse, String> {
+    match url.split_once("://") {
+        Some(("memory", "" | "/")) => Ok(Warehouse::Memory),
+        Some(("file", path)) if !path.is_empty() => Ok(Warehouse::Folder(project.join(path))),
+        None if !url.trim().is_empty() => Ok(Warehouse::Folder(project.join(url))),
+        _ => Err(format!(
+            "`{url}` is no warehouse: write a folder, `file:///absolute/folder` or `memory://`"
+        )),
+    }
+}
+
+fn state(project: &Path, url: &str) -> Result<PathBuf, String> {
+    match url.split_once("://") {
+        Some(("sqlite", path)) if !path.is_empty() => Ok(project.join(path)),
+        _ => Err(format!(
+            "`{url}` is no state store: write `sqlite://path/to/state.db`"
+        )),
+    }
+}
+
+fn live(reader: &mut Reader<'_>, node: Option<Node>) -> LiveSettings {
+    let mut section = reader.section("live", node);
+    let d = LiveSettings::default();
+    let enabled = reader.value(&mut section, "enabled", d.enabled, boolean);
+    let mut span = |key, default| reader.value(&mut section, key, default, parse_duration);
+    let live = LiveSettings {
+        enabled,
+        min_interval: span("min_interval", d.min_interval),
+        debounce: span("debounce", d.debounce),
+        max_latency: span("max_latency", d.max_latency),
+        poll_interval: span("poll_interval", d.poll_interval),
+        log_interval: span("log_interval", d.log_interval),
+        backoff_base: span("backoff_base", d.backoff_base),
+        backoff_max: span("backoff_max", d.backoff_max),
+        jitter: d.jitter,
+        assertion_interval: span("assertion_interval", d.assertion_interval),
+        profile_interval: span("profile_interval", d.profile_interval),
+        max_lag: span("max_lag", d.max_lag),
+    };
+    if live.poll_interval < Duration::from_millis(10) {
+        reader.complain(
+            FILE,
+            "`live.poll_interval` must be at least 10ms, or the runner would only poll",
+        );
+    }
+    finish(reader, section, "live");
+    live
+}
+
+fn query(reader: &mut Reader<'_>, node: Option<Node>) -> QueryLimits {
+    let mut section = reader.section("query", node);
+    let default = QueryLimits::default();
+    let limits = QueryLimits {
+        memory: reader.value(&mut section, "memory", default.memory, size),
+        timeout: reader.value(&mut section, "timeout", default.timeout, parse_duration),
+        rows_max: reader.value(&mut section, "rows_max", default.rows_max, count),
+    };
+    finish(reader, section, "query");
+    limits
+}
+
+fn finish(reader: &mut Reader<'_>, section: Section, path: &str) {
+    let known = section.known().to_vec();
+    reader.finish(section);
+    reader.finish_variables(path, &known);
+}
+
+fn sources(reader: &mut Reader<'_>, node: Option<Node>) -> BTreeMap<String, Source> {
+    let mut section = reader.section("sources", node);
+    let mut sources = BTreeMap::new();
+    for (key, node) in section.take_all() {
+        if is_identifier(&key.name) {
+            let source = source(reader, &key.name, node);
+            sources.insert(key.name.to_ascii_lowercase(), source);
+        } else {
+            reader.complain(key.place, format!("source `{}` is no identifier", key.name));
+        }
+    }
+    sources
+}
+
+fn source(reader: &mut Reader<'_>, name: &str, node: Node) -> Source {
+    let path = format!("sources.{name}");
+    let mut section = reader.section(&path, Some(node));
+    let body_max = reader.value(&mut section, "body_max", Source::default().body_max, size);
+    let mut taken: Vec<String> = RESERVED.map(String::from).to_vec();
+    let headers = section.take("headers");
+    let headers = headers_of(reader, &path, headers, &mut taken);
+    let columns = section.take("columns");
+    let columns = columns_of(reader, &path, columns, &mut taken);
+    reader.finish(section);
+    Source {
+        headers,
+        columns,
+        body_max,
+    }
+}
+
+/// `headers:` as request header to column.
+fn headers_of(
+    reader: &mut Reader<'_>,
+    path: &str,
+    node: Option<Node>,
+    taken: &mut Vec<String>,
+) -> BTreeMap<String, String> {
+    let mut section = reader.section(&format!("{path}.headers"), node);
+    let mut headers = BTreeMap::new();
+    for (key, node) in section.take_all() {
+        let Value::Scalar(column) = node.value else {
+            reader.complain(
+                node.place,
+                format!("header `{}` needs the name of a column", key.name),
+            );
+            continue;
+        };
+        if claim(reader, &node.place, &column, taken) {
+            headers.insert(key.name.to_ascii_lowercase(), column);
+        }
+    }
+    headers
+}
+
+/// `columns:` as name to type, in file order.
+fn columns_of(
+    reader: &mut Reader<'_>,
+    path: &str,
+    node: Option<Node>,
+    taken: &mut Vec<String>,
+) -> Vec<Column> {
+    let mut section = reader.section(&format!("{path}.columns"), node);
+    let mut columns = Vec::new();
+    for (key, node) in section.take_all() {
+        let Value::Scalar(kind) = node.value else {
+            reader.complain(
+                node.place,
+                format!("column `{}` needs a type, such as `VARCHAR`", key.name),
+            );
+            continue;
+        };
+        let free = claim(reader, &key.place, &key.name, taken);
+        match column_kind(&kind) {
+            Ok(kind) if free => columns.push(Column {
+                name: key.name,
+                kind,
+            }),
+            Ok(_) => {}
+            Err(message) => reader.complain(node.place, message),
+        }
+    }
+    columns
+}
+
+/// Whether `column` can be a column of the source; complains when not.
+fn claim(reader: &mut Reader<'_>, place: &str, column: &str, taken: &mut Vec<String>) -> bool {
+    if !is_identifier(column) {
+        reader.complain(place, format!("column `{column}` is no identifier"));
+        return false;
+    }
+    if taken.iter().any(|name| name.eq_ignore_ascii_case(column)) {
+        reader.complain(
+            place,
+            format!("the landing table has a column `{column}` already; choose another name"),
+        );
+        return false;
+    }
+    taken.push(column.to_owned());
+    true
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! `GET /api/live/events`: what happens, as it happens (server-sent events).
+//!
+//! `Last-Event-ID` (which browsers send by themselves) or `?after=N` resumes after an event;
+//! `?after=0` starts with everything still remembered. Without either the feed starts now. Numbers
+//! count from 1 in each process: an id this process has not reached comes from an earlier one, and
+//! is answered with everything remembered.
+
+use std::{collections::VecDeque, convert::Infallible};
+
+use axum::{
+    extract::{Query, State},
+    http::HeaderMap,
+    response::{
+        Sse,
+        sse::{self, KeepAlive},
+    },
+};
+use engine::runner::{Numbered, Runner};
+use futures::{Stream, stream};
+use serde::Deserialize;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+
+use crate::{
+    Shared,
+    problem::{Answer, Problem},
+};
+
+/// Query parameters.
+#[derive(Debug, Deserialize)]
+pub(crate) struct From {
+    after: Option<u64>,
+}
+
+/// The feed.
+pub(crate) async fn events(
+    State(shared): State<Shared>,
+    Query(from): Query<From>,
+    headers: HeaderMap,
+) -> Answer<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>> {
+    let after = match headers.get("last-event-id") {
+        None => from.after,
+        Some(id) => {
+            let id = id.to_str().ok().and_then(|id| id.trim().parse().ok());
+            Some(id.ok_or_else(|| Problem::invalid("Last-Event-ID is not the number of an event"))?)
+        }
+    };
+    let feed = Feed::new(shared.app.runner, after);
+    Ok(Sse::new(stream::unfold(feed, Feed::next)).keep_alive(KeepAlive::default()))
+}
+
+struct Feed {
+    runner: Runner,
+    pending: VecDeque<Numbered>,
+    receiver: Receiver<Numbered>,
+    /// Number of the last event sent or skipped.
+    last: u64,
+}
+
+impl Feed {
+    fn new(runner: Runner, after: Option<u64>) -> Self {
+        let (remembered, receiver) = runner.events(0);
+        let newest = remembered.last().map_or(0, |event| event.id);
+        let last = match after {
+            None => newest,
+            Some(after) if after > newest => 0,
+            Some(after) => after,
+        };
+        let pending = remembered
+            .into_iter()
+            .filter(|event| event.id > last)
+            .collect();
+        Self {
+            runner,
+            pending,
+            receiver,
+            last,
+        }
+    }
+
+    async fn next(mut self) -> Option<(Result<sse::Event, Infallible>, Self)> {
+        loop {
+            if let Some(event) = self.pending.pop_front() {
+                self.last = event.id;
+                return Some((Ok(render(&event)), self));
+            }
+            match self.receiver.recv().await {
+                Ok(event) if event.id > self.last => self.pending.push_back(event),
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => {
+                    let (missed, receiver) = self.runner.events(self.last);
+                    self.pending.extend(missed);
+                    self.receiver = receiver;
+                }
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+fn render(numbered: &Numbered) -> sse::Event {
+    let event = sse::Event::default().id(numbered.id.to_string());
+    // Events are plain structs of text and numbers, which always serialise.
+    event
+        .json_data(&numbered.event)
+        .unwrap_or_else(|_| sse::Event::default().comment("unreadable event"))
+}

@@ -1,0 +1,95 @@
+//! `POST /api/ingest/webhook/{source}`: accepted means committed.
+
+use axum::{
+    Json,
+    extract::{Path, Request, State},
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
+};
+use bytes::Bytes;
+use engine::ingest::{self, Accepted, Format};
+use settings::Source;
+
+use crate::{
+    Shared, body,
+    problem::{Answer, Problem},
+};
+
+/// Longest idempotency key, in bytes.
+const KEY_BYTES_MAX: usize = 255;
+
+/// Commits the events of a body; 202 with their sequences.
+pub(crate) async fn webhook(
+    State(shared): State<Shared>,
+    Path(source): Path<String>,
+    request: Request,
+) -> Answer<(StatusCode, Json<Accepted>)> {
+    let settings = shared.settings.source(&source.to_ascii_lowercase());
+    let (parts, body) = request.into_parts();
+    let body = body::read(body, settings.body_max).await?;
+    let request = pick(source, &settings, &parts.headers, body)?;
+    let accepted = ingest::webhook(&shared.world, &settings, request).await?;
+    Ok((StatusCode::ACCEPTED, Json(accepted)))
+}
+
+fn pick(
+    source: String,
+    settings: &Source,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Answer<ingest::Request> {
+    let key = match text(headers, "idempotency-key")? {
+        Some(key) => Some(key),
+        None => text(headers, "webhook-id")?,
+    };
+    if key
+        .as_ref()
+        .is_some_and(|key| key.is_empty() || key.len() > KEY_BYTES_MAX)
+    {
+        return Err(Problem::invalid(format!(
+            "an idempotency key has 1 to {KEY_BYTES_MAX} bytes"
+        )));
+    }
+    let mut kept = Vec::with_capacity(settings.headers.len());
+    for (header, column) in &settings.headers {
+        kept.push((column.clone(), text(headers, header)?));
+    }
+    Ok(ingest::Request {
+        source,
+        body,
+        format: format(headers),
+        key,
+        headers: kept,
+    })
+}
+
+/// One event per line when the content type says so; anything else is read as one JSON value, which
+/// refuses what it is not.
+fn format(headers: &HeaderMap) -> Format {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default();
+    let kind = kind
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    match kind.as_str() {
+        "application/x-ndjson"
+        | "application/ndjson"
+        | "application/jsonl"
+        | "application/x-jsonlines" => Format::Ndjson,
+        _ => Format::Json,
+    }
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Answer<Option<String>> {
+    let Some(value) = headers.get(name) else {
+        return Ok(None);
+    };
+    match std::str::from_utf8(value.as_bytes()) {
+        Ok(text) => Ok(Some(text.to_owned())),
+        Err(_) => Err(Problem::invalid(format!("header `{name}` is not UTF-8"))),
+    }
+}

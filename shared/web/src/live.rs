@@ -1,0 +1,118 @@
+//! Status and controls of the live runner.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use domain::{Materialized, TableName, items};
+use engine::{control, runner::Event, status};
+use ports::state::Key;
+use serde_json::{Value, json};
+
+use crate::{
+    Shared,
+    problem::{Answer, Problem, table},
+};
+
+/// `GET /api/live/status`.
+pub(crate) async fn status(State(shared): State<Shared>) -> Answer<Json<status::Status>> {
+    Ok(Json(
+        status::status(&shared.world, shared.runner.status()).await?,
+    ))
+}
+
+/// `POST /api/live/models/{model}/pause`.
+pub(crate) async fn pause(
+    State(shared): State<Shared>,
+    Path(model): Path<String>,
+) -> Answer<Json<Value>> {
+    let model = table(&model)?;
+    control::set_paused(&shared.world, &model, true).await?;
+    record(&shared, &model, "pause");
+    Ok(Json(
+        json!({ "model": model, "paused": true, "status": "paused" }),
+    ))
+}
+
+/// `POST /api/live/models/{model}/resume`.
+pub(crate) async fn resume(
+    State(shared): State<Shared>,
+    Path(model): Path<String>,
+) -> Answer<Json<Value>> {
+    let model = table(&model)?;
+    control::set_paused(&shared.world, &model, false).await?;
+    record(&shared, &model, "resume");
+    Ok(Json(
+        json!({ "model": model, "paused": false, "status": "active" }),
+    ))
+}
+
+/// `POST /api/live/models/{model}/refresh`: at the next cycle, whatever backoff and interval say.
+pub(crate) async fn refresh(
+    State(shared): State<Shared>,
+    Path(model): Path<String>,
+) -> Answer<Json<Value>> {
+    let model = table(&model)?;
+    if is_live(&shared, &model) && !shared.runner.is_running() {
+        return Err(Problem::new(
+            StatusCode::CONFLICT,
+            "the runner is stopped; start it with POST /api/live/start",
+        ));
+    }
+    control::refresh_now(&shared.world, &model).await?;
+    record(&shared, &model, "refresh");
+    Ok(Json(json!({ "model": model, "status": "scheduled" })))
+}
+
+/// `POST /api/live/sources/{source}/advance`.
+pub(crate) async fn advance(
+    State(shared): State<Shared>,
+    Path(source): Path<String>,
+) -> Answer<Json<Value>> {
+    let source = table(&source)?;
+    let found = control::advance(&shared.world, &source).await?;
+    Ok(Json(json!({
+        "source": source, "rows": found.rows, "advanced": found.rows > 0, "from": found.from, "to": found.to,
+    })))
+}
+
+/// `POST /api/live/start`.
+pub(crate) async fn start(State(shared): State<Shared>) -> Json<Value> {
+    shared.runner.start();
+    Json(json!({ "running": true }))
+}
+
+/// `POST /api/live/stop`: answers when the cycle in progress has ended.
+pub(crate) async fn stop(State(shared): State<Shared>) -> Json<Value> {
+    shared.runner.stop().await;
+    Json(json!({ "running": false }))
+}
+
+/// `GET /healthz`: the process answers, and its state store too.
+pub(crate) async fn health(State(shared): State<Shared>) -> Answer<Json<Value>> {
+    shared
+        .world
+        .state
+        .get(&Key::new(items::CYCLE, items::CURRENT))
+        .await?;
+    Ok(Json(json!({ "status": "ok" })))
+}
+
+fn is_live(shared: &Shared, model: &TableName) -> bool {
+    let model = shared.world.project.models.get(model);
+    model.is_some_and(|model| {
+        model.config.live && model.config.materialized == Materialized::Incremental
+    })
+}
+
+/// Puts a control on the feed, and lets it take effect at once.
+fn record(shared: &Shared, model: &TableName, action: &'static str) {
+    let at = shared.world.clock.now().to_string();
+    shared.runner.record(Event::Control {
+        model: model.clone(),
+        action,
+        at,
+    });
+    shared.runner.wake();
+}

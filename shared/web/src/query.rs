@@ -1,0 +1,158 @@
+//! `POST /api/query`: read-only SQL over the lake.
+//!
+//! The body is `{"sql": "..", "parameters": [..]}`; parameters are the values of `$1`, `$2` and on.
+//! The answer is JSON, CSV or Arrow by `Accept`. It is streamed, but its first bytes are held back:
+//! an error that comes before [`HELD_BYTES_MAX`] is answered as what it is; a later one can only
+//! cut the answer short, which HTTP lets the reader see.
+
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    http::{
+        HeaderMap,
+        header::{ACCEPT, CONTENT_TYPE},
+    },
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use engine::read;
+use futures::{StreamExt, TryStreamExt, stream};
+use ports::query::{Limits, Parameter, Statement};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::{
+    Shared, body,
+    problem::{Answer, Problem},
+    rows::{self, Format},
+};
+
+/// Longest request, in bytes.
+const BODY_BYTES_MAX: usize = 1 << 20;
+/// What is encoded before the first byte is sent, in bytes.
+const HELD_BYTES_MAX: usize = 16 << 20;
+
+/// Runs a statement.
+pub(crate) async fn query(State(shared): State<Shared>, request: Request) -> Answer<Response> {
+    let (parts, body) = request.into_parts();
+    let asked = parse(&body::read(body, BODY_BYTES_MAX).await?)?;
+    let limits = &shared.settings.query;
+    let limits = Limits {
+        time: limits.timeout,
+        rows: Some(limits.rows_max),
+    };
+    let statement = Statement {
+        sql: asked.sql,
+        parameters: asked.parameters,
+        limits,
+    };
+    let format = format(&parts.headers);
+    let mut encoded = rows::encode(read::query(&shared.world, &statement).await?, format);
+    let mut held: Vec<Bytes> = Vec::new();
+    while held.iter().map(Bytes::len).sum::<usize>() < HELD_BYTES_MAX {
+        match encoded.try_next().await? {
+            Some(chunk) => held.push(chunk),
+            None => break,
+        }
+    }
+    let body = Body::from_stream(stream::iter(held.into_iter().map(Ok)).chain(encoded));
+    Ok(([(CONTENT_TYPE, format.content_type())], body).into_response())
+}
+
+/// The form the caller wants.
+fn format(headers: &HeaderMap) -> Format {
+    let accept = headers
+        .get(ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .unwrap_or_default();
+    let kinds = accept
+        .split(',')
+        .filter_map(|kind| kind.split(';').next())
+        .map(str::trim);
+    for kind in kinds {
+        match kind {
+            "text/csv" => return Format::Csv,
+            "application/vnd.apache.arrow.stream" => return Format::Arrow,
+            "application/json" => return Format::Json,
+            _ => {}
+        }
+    }
+    Format::Json
+}
+
+struct Asked {
+    sql: String,
+    parameters: Vec<Parameter>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw<'a> {
+    sql: String,
+    #[serde(default, borrow)]
+    parameters: Vec<&'a RawValue>,
+}
+
+fn parse(body: &[u8]) -> Answer<Asked> {
+    let raw: Raw<'_> = serde_json::from_slice(body).map_err(|error| {
+        Problem::invalid(format!(
+            "the body is not `{{\"sql\": .., \"parameters\": [..]}}`: {error}"
+        ))
+    })?;
+    let parameters = raw
+        .parameters
+        .iter()
+        .enumerate()
+        .map(|(i, raw)| parameter(i + 1, raw.get()));
+    Ok(Asked {
+        parameters: parameters.collect::<Answer<_>>()?,
+        sql: raw.sql,
+    })
+}
+
+/// A JSON scalar as a bound value; numbers are read from their text, so that none loses a digit on
+/// the way.
+fn parameter(number: usize, text: &str) -> Answer<Parameter> {
+    let wrong = |what: &str| Problem::invalid(format!("parameter ${number}: {what}"));
+    match text.as_bytes().first() {
+        Some(b'n') => Ok(Parameter::Null),
+        Some(b't' | b'f') => Ok(Parameter::Boolean(text == "true")),
+        Some(b'"') => serde_json::from_str(text)
+            .map(Parameter::Text)
+            .map_err(|error| wrong(&error.to_string())),
+        Some(b'[' | b'{') => Err(wrong("must be a scalar; pass JSON as text")),
+        _ if text.contains(['.', 'e', 'E']) => text
+            .parse()
+            .map(Parameter::Float)
+            .map_err(|_| wrong("is not a number")),
+        _ => text
+            .parse()
+            .map(Parameter::Integer)
+            .map_err(|_| wrong("does not fit BIGINT; pass it as text and cast it")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_keep_their_type_and_their_digits() {
+        let asked = parse(
+            br#"{"sql": "SELECT 1", "parameters": [null, true, 9007199254740993, 1.5, "x"]}"#,
+        )
+        .ok();
+        let expected = vec![
+            Parameter::Null,
+            Parameter::Boolean(true),
+            Parameter::Integer(9_007_199_254_740_993),
+            Parameter::Float(1.5),
+            Parameter::Text(String::from("x")),
+        ];
+        assert_eq!(asked.map(|asked| asked.parameters), Some(expected));
+        for bad in [r#"[1]"#, r#"18446744073709551615"#, r#"{"a": 1}"#] {
+            assert!(parameter(1, bad).is_err(), "{bad}");
+        }
+        assert!(parse(br#"{"sql": "SELECT 1", "params": []}"#).is_err());
+    }
+}

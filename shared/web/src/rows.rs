@@ -1,0 +1,283 @@
+//! Rows on the wire: JSON, CSV or Arrow IPC, encoded batch by batch.
+//!
+//! JSON is one object: `columns` (name and SQL type), `rows` (an object per row, every column
+//! present), `row_count`. Integers and decimals are JSON numbers with all their digits, however
+//! many a reader's own number type keeps. NaN and the infinities, which JSON has no word for, are
+//! `null`. Timestamps are RFC 3339 text, binary is hexadecimal text. In CSV a NULL is an empty
+//! field, and lists and structs are text. Where two columns have one name, the later ones get a
+//! number in JSON and CSV: `id`, `id_2`.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{ArrayRef, RecordBatch, StringArray},
+    csv,
+    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
+    error::ArrowError,
+    ipc::writer::StreamWriter,
+    json::{WriterBuilder, writer::JsonArray},
+    util::display::{ArrayFormatter, FormatOptions},
+};
+use bytes::Bytes;
+use futures::{StreamExt, stream, stream::BoxStream};
+use ports::{Error, Kind, Result, tables::Rows};
+use serde_json::json;
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `application/json`.
+    Json,
+    /// `text/csv`, with a header line.
+    Csv,
+    /// `application/vnd.apache.arrow.stream`.
+    Arrow,
+}
+
+impl Format {
+    /// The content type.
+    #[must_use]
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Csv => "text/csv; charset=utf-8",
+            Self::Arrow => "application/vnd.apache.arrow.stream",
+        }
+    }
+}
+
+/// The encoded bytes of all rows, as they come.
+#[must_use]
+pub fn encode(rows: Rows, format: Format) -> BoxStream<'static, Result<Bytes>> {
+    let encoder = Encoder::new(&rows.schema, format);
+    let state = (encoder, rows.stream, Stage::Start);
+    stream::try_unfold(state, |(mut encoder, mut rows, stage)| async move {
+        match stage {
+            Stage::Start => Ok(Some((encoder.start()?, (encoder, rows, Stage::Rows)))),
+            Stage::Rows => match rows.next().await {
+                Some(batch) => Ok(Some((
+                    encoder.batch(&batch?)?,
+                    (encoder, rows, Stage::Rows),
+                ))),
+                None => Ok(Some((encoder.finish()?, (encoder, rows, Stage::End)))),
+            },
+            Stage::End => Ok(None),
+        }
+    })
+    .boxed()
+}
+
+enum Stage {
+    Start,
+    Rows,
+    End,
+}
+
+/// Encodes batches of one schema.
+struct Encoder {
+    schema: SchemaRef,
+    writer: Writer,
+    rows: usize,
+}
+
+enum Writer {
+    Json(arrow::json::Writer<Vec<u8>, JsonArray>),
+    Csv,
+    /// Made by the first call, which can fail.
+    Arrow(Option<Box<StreamWriter<Vec<u8>>>>),
+}
+
+impl Encoder {
+    fn new(schema: &SchemaRef, format: Format) -> Self {
+        let (schema, writer) = match format {
+            Format::Json => {
+                let json = WriterBuilder::new()
+                    .with_explicit_nulls(true)
+                    .build::<_, JsonArray>(Vec::new());
+                (distinct(schema), Writer::Json(json))
+            }
+            Format::Csv => (distinct(schema), Writer::Csv),
+            Format::Arrow => (Arc::clone(schema), Writer::Arrow(None)),
+        };
+        Self {
+            schema,
+            writer,
+            rows: 0,
+        }
+    }
+
+    fn start(&mut self) -> Result<Bytes> {
+        match &mut self.writer {
+            Writer::Json(_) => {
+                Ok(format!("{{\"columns\":{},\"rows\":", columns(&self.schema)).into())
+            }
+            Writer::Csv => {
+                let none = RecordBatch::new_empty(Arc::clone(&self.schema));
+                csv_text(&legible(&none, &self.schema, DataType::is_nested)?, true)
+            }
+            Writer::Arrow(writer) => {
+                let started =
+                    StreamWriter::try_new(Vec::new(), &self.schema).map_err(unencodable)?;
+                Ok(taken(writer.insert(Box::new(started)).get_mut()))
+            }
+        }
+    }
+
+    fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes> {
+        self.rows += batch.num_rows();
+        match &mut self.writer {
+            Writer::Json(writer) => {
+                let batch = legible(batch, &self.schema, is_beyond_json)?;
+                writer.write(&batch).map_err(unencodable)?;
+                Ok(taken(writer.get_mut()))
+            }
+            Writer::Csv => csv_text(&legible(batch, &self.schema, DataType::is_nested)?, false),
+            Writer::Arrow(writer) => match writer {
+                Some(writer) => {
+                    writer.write(batch).map_err(unencodable)?;
+                    Ok(taken(writer.get_mut()))
+                }
+                None => Ok(Bytes::new()),
+            },
+        }
+    }
+
+    fn finish(&mut self) -> Result<Bytes> {
+        match &mut self.writer {
+            Writer::Json(writer) => {
+                writer.finish().map_err(unencodable)?;
+                let out = writer.get_mut();
+                out.extend_from_slice(format!(",\"row_count\":{}}}\n", self.rows).as_bytes());
+                Ok(taken(out))
+            }
+            Writer::Csv => Ok(Bytes::new()),
+            Writer::Arrow(writer) => match writer {
+                Some(writer) => {
+                    writer.finish().map_err(unencodable)?;
+                    Ok(taken(writer.get_mut()))
+                }
+                None => Ok(Bytes::new()),
+            },
+        }
+    }
+}
+
+fn taken(buffer: &mut Vec<u8>) -> Bytes {
+    std::mem::take(buffer).into()
+}
+
+fn unencodable(error: ArrowError) -> Error {
+    Error::new(Kind::Invalid, "encode", "rows").because(error)
+}
+
+fn csv_text(batch: &RecordBatch, header: bool) -> Result<Bytes> {
+    let mut out = Vec::new();
+    // The writer writes its header with the first batch, rows or not.
+    csv::WriterBuilder::new()
+        .with_header(header)
+        .build(&mut out)
+        .write(batch)
+        .map_err(unencodable)?;
+    Ok(out.into())
+}
+
+/// The schema with every column name used once.
+fn distinct(schema: &SchemaRef) -> SchemaRef {
+    let mut fields: Vec<Field> = Vec::with_capacity(schema.fields().len());
+    for field in schema.fields() {
+        let mut name = field.name().clone();
+        let mut number = 2;
+        while fields.iter().any(|used| *used.name() == name) {
+            name = format!("{}_{number}", field.name());
+            number += 1;
+        }
+        fields.push(field.as_ref().clone().with_name(name));
+    }
+    Arc::new(Schema::new(fields))
+}
+
+fn is_beyond_json(kind: &DataType) -> bool {
+    matches!(kind, DataType::Union(_, _))
+}
+
+/// The batch with the columns that the format has no form for as text.
+fn legible(
+    batch: &RecordBatch,
+    schema: &SchemaRef,
+    beyond: fn(&DataType) -> bool,
+) -> Result<RecordBatch> {
+    let options = FormatOptions::default().with_display_error(true);
+    let mut columns: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns());
+    let mut fields = Vec::with_capacity(batch.num_columns());
+    for (field, column) in schema.fields().iter().zip(batch.columns()) {
+        if beyond(column.data_type()) {
+            let formatter = ArrayFormatter::try_new(column, &options).map_err(unencodable)?;
+            let nulls = column.logical_nulls();
+            let text = (0..column.len()).map(|row| {
+                nulls
+                    .as_ref()
+                    .is_none_or(|n| n.is_valid(row))
+                    .then(|| formatter.value(row).to_string())
+            });
+            columns.push(Arc::new(StringArray::from_iter(text)));
+        } else {
+            columns.push(Arc::clone(column));
+        }
+        let kind = columns[columns.len() - 1].data_type().clone();
+        fields.push(Field::new(field.name(), kind, true));
+    }
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+        .map_err(unencodable)
+}
+
+fn columns(schema: &Schema) -> serde_json::Value {
+    schema
+        .fields()
+        .iter()
+        .map(|field| json!({ "name": field.name(), "type": kind(field.data_type()) }))
+        .collect()
+}
+
+/// A column type in SQL words.
+#[must_use]
+pub fn kind(kind: &DataType) -> String {
+    let word = match kind {
+        DataType::Boolean => "BOOLEAN",
+        DataType::Int8 => "TINYINT",
+        DataType::Int16 => "SMALLINT",
+        DataType::Int32 => "INTEGER",
+        DataType::Int64 => "BIGINT",
+        DataType::UInt8 => "UTINYINT",
+        DataType::UInt16 => "USMALLINT",
+        DataType::UInt32 => "UINTEGER",
+        DataType::UInt64 => "UBIGINT",
+        DataType::Float16 | DataType::Float32 => "REAL",
+        DataType::Float64 => "DOUBLE",
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "VARCHAR",
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => "BLOB",
+        DataType::Date32 | DataType::Date64 => "DATE",
+        DataType::Time32(_) | DataType::Time64(_) => "TIME",
+        DataType::Timestamp(TimeUnit::Nanosecond, None) => "TIMESTAMP_NS",
+        DataType::Timestamp(_, None) => "TIMESTAMP",
+        DataType::Timestamp(_, Some(_)) => "TIMESTAMP WITH TIME ZONE",
+        DataType::Interval(_) => "INTERVAL",
+        DataType::Null => "NULL",
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => return format!("DECIMAL({precision},{scale})"),
+        DataType::Dictionary(_, values) => return self::kind(values),
+        DataType::List(item) | DataType::LargeList(item) => {
+            return format!("{}[]", self::kind(item.data_type()));
+        }
+        other => return other.to_string(),
+    };
+    word.to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+use arrow::array::{Decimal128Array, Float64Array, Int64Array, ListArray, UInt64Array};
+use arrow::datatypes::Int64Type;
+use futures::{TryStreamExt, executor::block_on};
+
+use super::*;
+
+fn batch() -> RecordBatch {
+    let list =
+        ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1), Some(2)]), None]);
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        (
+            "id",
+            Arc::new(Int64Array::from(vec![9_007_199_254_740_993, i64::MIN])),
+        ),
+        (
+            "id",
+            Arc::new(UInt64Array::from(vec![Some(u64::MAX), None])),
+        ),
+        (
+            "d",
+            Arc::new(
+                Decimal128Array::from(vec![1_234_567_890_123_456_789_012_345, 5])
+                    .with_precision_and_scale(38, 2)
+                    .expect("fits"),
+            ),
+        ),
+        ("f", Arc::new(Float64Array::from(vec![f64::NAN, 0.1]))),
+        (
+            "s",
+            Arc::new(StringArray::from(vec![Some("a \"b\"\n"), None])),
+        ),
+        ("l", Arc::new(list)),
+    ];
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|(n, c)| Field::new(*n, c.data_type().clone(), true))
+        .collect();
+    let arrays = columns.into_iter().map(|(_, column)| column).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("a batch")
+}
+
+fn encoded(format: Format, batches: Vec<RecordBatch>) -> Vec<u8> {
+    let rows = Rows {
+        schema: batch().schema(),
+        stream: stream::iter(batches.into_iter().map(Ok)).boxed(),
+    };
+    let chunks: Vec<Bytes> = block_on(encode(rows, format).try_collect()).expect("encodes");
+    chunks.concat()
+}
+
+#[test]
+fn json_keeps_every_digit_and_every_column() {
+    let text = String::from_utf8(encoded(Format::Json, vec![batch()])).expect("text");
+    assert!(text.contains(r#""rows":[{"id":9007199254740993,"id_2":18446744073709551615,"d":12345678901234567890123.45,"f":null,"s":"a \"b\"\n","l":[1,2]}"#), "{text}");
+    assert!(
+        text.contains(
+            r#"{"id":-9223372036854775808,"id_2":null,"d":0.05,"f":0.1,"s":null,"l":null}]"#
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains(r#"{"name":"d","type":"DECIMAL(38,2)"}"#),
+        "{text}"
+    );
+    assert!(text.ends_with(",\"row_count\":2}\n"), "{text}");
+}
+
+#[test]
+fn no_rows_are_still_an_answer() {
+    let json: serde_json::Value =
+        serde_json::from_slice(&encoded(Format::Json, vec![])).expect("JSON");
+    assert_eq!(json["rows"], json!([]));
+    assert_eq!(encoded(Format::Csv, vec![]), b"id,id_2,d,f,s,l\n");
+}
+
+#[test]
+fn csv_has_one_header_however_many_batches() {
+    let text = String::from_utf8(encoded(Format::Csv, vec![batch(), batch()])).expect("text");
+    assert_eq!(text.matches("id,id_2").count(), 1, "{text}");
+    assert!(text.contains("9007199254740993,18446744073709551615,12345678901234567890123.45,NaN,\"a \"\"b\"\"\n\",\"[1, 2]\"\n"), "{text}");
+}
+
+#[test]
+fn arrow_rows_come_back_as_they_were() {
+    let bytes = encoded(Format::Arrow, vec![batch()]);
+    let reader =
+        arrow::ipc::reader::StreamReader::try_new(bytes.as_slice(), None).expect("a stream");
+    assert_eq!(
+        reader
+            .map(|batch| batch.expect("a batch"))
+            .collect::<Vec<_>>(),
+        [batch()]
+    );
+}
