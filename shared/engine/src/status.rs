@@ -124,11 +124,12 @@ pub async fn status(world: &World, runner: RunnerStatus) -> Result<Status> {
     let (targets, attempted) = (known.targets(), std::collections::BTreeSet::new());
     let view = known.view(world, now, &targets, &attempted);
     let order = world.project.order.iter();
-    let live: Vec<_> = order
+    // Collected, as a stream that holds the closure cannot be proved `Send` by its callers.
+    let lookups: Vec<_> = order
         .filter(|name| known.states.contains_key(*name))
-        .collect();
-    let models: Vec<ModelStatus> = stream::iter(live)
         .map(|model| one(world, &known, &view, model, now))
+        .collect();
+    let models: Vec<ModelStatus> = stream::iter(lookups)
         .buffered(LOOKUPS_MAX)
         .try_collect()
         .await?;
