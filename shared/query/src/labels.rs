@@ -29,7 +29,8 @@ impl VisitorMut for Labels {
     }
 }
 
-fn column(expr: &Expr) -> Option<&Ident> {
+/// The column an expression takes its name from.
+pub(crate) fn column(expr: &Expr) -> Option<&Ident> {
     match expr {
         Expr::Cast { expr, .. } | Expr::Nested(expr) => column(expr),
         Expr::Identifier(name) => Some(name),

@@ -14,6 +14,7 @@ mod json;
 mod labels;
 mod landing;
 mod model;
+mod names;
 mod nearest;
 mod open;
 mod parts;

@@ -26,6 +26,7 @@ use crate::{
     labels::label_casts,
     landing::LandingTable,
     model::{Lake, ModelTable},
+    names,
 };
 
 /// Plans statements over one catalog.
@@ -82,9 +83,8 @@ impl Planner<'_> {
             self.doing.error(Kind::Invalid).because(error)
         };
         let text = crate::alias::sequence(text).map_err(invalid)?;
-        let mut statement = sql::parse(&text).map_err(invalid)?;
+        let statement = sql::parse(&text).map_err(invalid)?;
         let names = sql::tables(&statement).map_err(invalid)?;
-        label_casts(&mut statement);
         Ok((statement, names))
     }
 
@@ -136,7 +136,7 @@ impl Planner<'_> {
 
     async fn logical(
         &self,
-        statement: Statement,
+        mut statement: Statement,
         names: &[TableName],
         providers: &mut Providers,
     ) -> Result<(SessionState, LogicalPlan)> {
@@ -146,6 +146,17 @@ impl Planner<'_> {
                 providers.insert(name.clone(), provider);
             }
         }
+        let columns = names.iter().filter_map(|name| {
+            let schema = providers.get(name)?.schema();
+            let columns = schema.fields().iter().map(|field| field.name().clone());
+            Some((name.clone(), columns.collect()))
+        });
+        names::resolve(&mut statement, &columns.collect()).map_err(|ambiguous| {
+            self.doing
+                .error(Kind::Invalid)
+                .because(ambiguous.to_string())
+        })?;
+        label_casts(&mut statement);
         let named: Providers = names
             .iter()
             .filter_map(|name| Some((name.clone(), Arc::clone(providers.get(name)?))))

@@ -1,6 +1,8 @@
 //! The query engine over a lake in memory.
 
 mod limits;
+mod names;
 mod reading;
+
 mod sql;
 mod world;

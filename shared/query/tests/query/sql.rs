@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::{array::StringArray, datatypes::DataType};
+use datafusion::arrow::{
+    array::{ArrayRef, StringArray},
+    datatypes::DataType,
+};
 use ports::{
     Kind,
     query::{Parameter, Statement},
