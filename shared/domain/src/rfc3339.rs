@@ -97,13 +97,8 @@ fn time(bytes: &[u8]) -> Option<(Clock, &[u8])> {
         if length == 0 {
             return None;
         }
-        for place in 0..6 {
-            let digit = if place < length {
-                fraction[place] - b'0'
-            } else {
-                0
-            };
-            micros = micros * 10 + i64::from(digit);
+        for digit in fraction[..length].iter().chain(b"000000").take(6) {
+            micros = micros * 10 + i64::from(digit - b'0');
         }
         rest = &fraction[length..];
     }

@@ -1,10 +1,33 @@
-//! Ingest: a request body becomes landing rows, or a refusal that says why (**Q-1**).
+//! Ingest: a request body or a file becomes landing rows, or a refusal that says why (**Q-1**).
+//!
+//! How a value becomes one of a column's type is the table on `ingest::value`; which type a file's column has is
+//! decided in `ingest::guess`.
+
+mod build;
+mod csv;
+mod events;
+mod file;
+mod guess;
+mod json;
+mod load;
+#[cfg(test)]
+mod tests;
+pub mod text;
+mod value;
+mod webhook;
 
 use bytes::Bytes;
-use ports::Result;
+use domain::{Position, TableName};
+use ports::{Result, queue::Announcement};
 use serde::Serialize;
 
 use crate::World;
+
+pub use file::{FileFormat, FileLoaded, Progress, file};
+pub use webhook::webhook;
+
+/// Schema of the tables that keep what could not be stored: `quarantine.<source>`.
+pub const QUARANTINE: &str = "quarantine";
 
 /// How a body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +72,20 @@ pub struct Accepted {
     pub duplicate: bool,
 }
 
-/// Commits the events of a webhook body to `landing.<source>` and announces them.
-///
-/// Landing columns: `id VARCHAR, received_at TIMESTAMP, payload VARCHAR` (the event's JSON text, exactly as sent), then the
-/// source's header columns and typed columns, then `_seq`.
-///
-/// # Errors
-/// `Invalid` names the line and column of bad JSON, the depth limit, or the source; `TooLarge` the limit.
-pub async fn webhook(world: &World, source: &settings::Source, request: Request) -> Result<Accepted> {
-    let _ = (world, source, request);
-    unimplemented!()
+/// Tells that a table advanced. The rows are committed whatever becomes of it: a poll finds what nobody announced.
+async fn announce(world: &World, table: &TableName, position: Position) {
+    let announcement = Announcement {
+        table: table.clone(),
+        position,
+    };
+    if let Err(error) = world.queue.send(&[announcement]).await {
+        tracing::warn!(%table, error = error.chain(), "an advance could not be announced");
+    }
+}
+
+/// The table that keeps what `table` could not.
+fn quarantine(table: &TableName) -> Result<TableName> {
+    TableName::new(QUARANTINE, table.name()).map_err(|error| {
+        ports::Error::new(ports::Kind::Invalid, "name the quarantine of", table).because(error)
+    })
 }

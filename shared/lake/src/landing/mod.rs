@@ -1,13 +1,102 @@
 //! Landing tables: append-only, their sequences fixed at commit.
 //!
 //! A commit is one transaction: the head, moved from the version it was read at; the commit's own `advance#<to>`; and
-//! one mark per idempotency key. Small batches ride in the advance item itself, larger ones are a parquet object that
-//! is put before. Appends of one process to one table share commits.
+//! one mark per idempotency key or incoming file. Small batches ride in the advance item itself, larger ones are a
+//! parquet object that is put before. Appends of one process to one table share commits.
 //!
 //! ## Invariants
 //! * **S-1** sequences of a table are contiguous from 1 and fixed at commit
 //! * **Q-1** nothing is dropped silently: an append is stored once, or refused with a reason
 
+mod commit;
+mod copy;
+mod draft;
+mod group;
+mod incoming;
+mod lane;
+mod reader;
 mod scan;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use domain::{TableName, Timestamp, items::Column};
+use ports::{
+    Chance, Clock, Landing, Objects, Result, State,
+    landing::{Advanced, Append, Appended},
+};
 
 pub use scan::{pin, scan};
+
+use lane::Lane;
+
+/// Landing tables over a state store and an object store.
+#[derive(Debug)]
+pub struct LandingLake {
+    world: Arc<World>,
+    lanes: Mutex<HashMap<TableName, Arc<Lane>>>,
+}
+
+/// What a commit needs of the world.
+#[derive(Debug)]
+struct World {
+    state: Arc<dyn State>,
+    objects: Objects,
+    clock: Arc<dyn Clock>,
+    chance: Arc<dyn Chance>,
+}
+
+impl LandingLake {
+    /// Landing tables of one process. Commits run as tasks of the Tokio runtime that appends are called in.
+    #[must_use]
+    pub fn new(
+        state: Arc<dyn State>,
+        objects: Objects,
+        clock: Arc<dyn Clock>,
+        chance: Arc<dyn Chance>,
+    ) -> Self {
+        let world = Arc::new(World {
+            state,
+            objects,
+            clock,
+            chance,
+        });
+        Self {
+            world,
+            lanes: Mutex::default(),
+        }
+    }
+
+    fn lane(&self, table: &TableName) -> Arc<Lane> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lane) = lanes.get(table) {
+            return Arc::clone(lane);
+        }
+        let lane = Arc::new(Lane::new(table.clone()));
+        lanes.insert(table.clone(), Arc::clone(&lane));
+        lane
+    }
+}
+
+#[async_trait]
+impl Landing for LandingLake {
+    async fn append(&self, append: Append) -> Result<Appended> {
+        lane::append(&self.world, self.lane(&append.table), append).await
+    }
+
+    async fn declare(&self, table: &TableName, columns: &[Column]) -> Result<()> {
+        let lane = self.lane(table);
+        let mut known = lane.known.lock().await;
+        commit::declare(&self.world, table, &mut known, columns).await
+    }
+
+    async fn advance(&self, table: &TableName, now: Timestamp) -> Result<Option<Advanced>> {
+        incoming::advance(&self.world, &self.lane(table), now).await
+    }
+}

@@ -13,12 +13,15 @@ use domain::{
     items::{self, BatchData, Head},
 };
 use futures::TryStreamExt;
-use parquet::arrow::{ParquetRecordBatchStreamBuilder, async_reader::ParquetObjectReader};
+use object_store::path::Path;
+use parquet::errors::ParquetError;
 use ports::{
     Error, Kind, Objects, Result, State, columns,
     state::{Key, Span},
     tables::{FilePart, Part, Pin, Scan},
 };
+
+use super::reader;
 
 /// Commits asked of the state store at once.
 const PAGE: usize = 256;
@@ -88,8 +91,12 @@ pub async fn scan(
                 Some(BatchData::Inline) => {
                     parts.memory(commit.from, commit.rows, &decode(table, bytes)?)?
                 }
-                Some(BatchData::Object { path, .. }) if commit.to > through => {
-                    parts.memory(commit.from, commit.rows, &download(objects, &path).await?)?;
+                Some(BatchData::Object { path, size }) if commit.to > through => {
+                    parts.memory(
+                        commit.from,
+                        commit.rows,
+                        &download(objects, &path, size).await?,
+                    )?;
                 }
                 Some(BatchData::Object { path, size }) => {
                     parts.file(path, size, commit.from, commit.rows)?
@@ -219,10 +226,10 @@ fn decode(table: &TableName, bytes: bytes::Bytes) -> Result<Vec<RecordBatch>> {
         .map_err(|e| unreadable(table, e))
 }
 
-async fn download(objects: &Objects, path: &str) -> Result<Vec<RecordBatch>> {
+async fn download(objects: &Objects, path: &str, size: u64) -> Result<Vec<RecordBatch>> {
     let unreadable = |e| Error::new(Kind::Corrupt, "read landing object", path).because(e);
-    let reader = ParquetObjectReader::new(Arc::clone(objects), path.into());
-    let builder = ParquetRecordBatchStreamBuilder::new(reader)
+    let place = Path::parse(path).map_err(|e| unreadable(ParquetError::External(e.into())))?;
+    let builder = reader::open(objects, &place, size)
         .await
         .map_err(unreadable)?;
     builder

@@ -1,0 +1,258 @@
+//! Webhook bodies become landing rows.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{ArrayRef, RecordBatch, StringArray, StringBuilder, TimestampMicrosecondArray},
+    datatypes::DataType,
+};
+use domain::{TableName, Timestamp};
+use ports::{Error, Kind, Result, columns, landing::Append};
+
+use super::{
+    Accepted, Request, announce,
+    build::{self, Builder},
+    events::{self, Event, refuse},
+    json, quarantine,
+    value::{self, Value},
+};
+use crate::World;
+
+/// Longest idempotency key, in bytes.
+const KEY_BYTES_MAX: usize = 256;
+
+/// Commits the events of a webhook body to `landing.<source>` and announces them.
+///
+/// Landing columns: `id VARCHAR, received_at TIMESTAMP, payload VARCHAR` (the event's JSON text, exactly as sent), then the
+/// source's header columns and typed columns, then `_seq`. The events of one body have one id, followed by their number
+/// when there are several, so that ids are in order.
+///
+/// Typed columns are taken out of the event's top level by the table on `ingest::value`: `BIGINT` takes `42`, `42.0`,
+/// `1e3`, `"42"` and `" 7"`, and neither `5.7`, `true` nor `""`. An event with a value that does not fit goes to
+/// `quarantine.<source>` (`id, received_at, payload, reason`, and the header columns) and never fails the others.
+///
+/// # Errors
+/// `Invalid` names the line and column of bad JSON, the depth limit, or the source; `TooLarge` the limit. One bad line
+/// refuses the body: nothing of it is stored.
+pub async fn webhook(
+    world: &World,
+    source: &settings::Source,
+    request: Request,
+) -> Result<Accepted> {
+    let name = request.source.as_str();
+    let table = TableName::landing(name)
+        .map_err(|error| Error::new(Kind::Invalid, "find source", name).because(error))?;
+    check_limits(source, &request)?;
+    let events = events::split(name, &request.body, request.format)?;
+    let received_at = world.clock.now();
+    let ids = ids(world, received_at, events.len());
+    let sorted = sort(source, name, &events)?;
+    let about = About {
+        request: &request,
+        received_at,
+        ids: &ids,
+    };
+    let mut accepted = Accepted {
+        status: "committed",
+        source: table.name().to_owned(),
+        sequence_from: 0,
+        sequence_to: 0,
+        rows: 0,
+        quarantined: 0,
+        duplicate: false,
+    };
+    // First, so that a failure between the two never leaves events out that were answered for.
+    if !sorted.misfits.is_empty() {
+        let rows = about.quarantined(&events, &sorted.misfits)?;
+        let stored = append(world, quarantine(&table)?, rows, &about).await?;
+        accepted.quarantined = stored.last - stored.first + 1;
+        accepted.duplicate = stored.duplicate;
+    }
+    if sorted.misfits.len() < events.len() {
+        let rows = about.landing(&events, sorted)?;
+        let stored = append(world, table, rows, &about).await?;
+        accepted.sequence_from = stored.first;
+        accepted.sequence_to = stored.last;
+        accepted.rows = stored.last - stored.first + 1;
+        accepted.duplicate = stored.duplicate;
+    }
+    Ok(accepted)
+}
+
+fn check_limits(source: &settings::Source, request: &Request) -> Result<()> {
+    let (found, limit) = (request.body.len(), source.body_max);
+    if found > limit {
+        return Err(
+            Error::new(Kind::TooLarge, "read events for", &request.source).because(format!(
+                "the body has {found} bytes, and {limit} are allowed"
+            )),
+        );
+    }
+    if let Some(key) = &request.key
+        && !(1..=KEY_BYTES_MAX).contains(&key.len())
+    {
+        let why = format!(
+            "an idempotency key has 1 to {KEY_BYTES_MAX} bytes, this {}",
+            key.len()
+        );
+        return Err(refuse(&request.source, why));
+    }
+    Ok(())
+}
+
+async fn append(
+    world: &World,
+    table: TableName,
+    rows: RecordBatch,
+    about: &About<'_>,
+) -> Result<ports::landing::Appended> {
+    let key = about.request.key.clone();
+    let append = Append {
+        table: table.clone(),
+        rows,
+        origin_at: about.received_at,
+        key,
+    };
+    let stored = world.landing.append(append).await?;
+    announce(world, &table, stored.position).await;
+    Ok(stored)
+}
+
+/// Ids of the events: one fresh id, and the number of the event behind it when there are several.
+fn ids(world: &World, now: Timestamp, count: usize) -> Vec<String> {
+    let base = world.chance.id(now);
+    if count == 1 {
+        return vec![base];
+    }
+    (0..count)
+        .map(|index| format!("{base}-{index:08}"))
+        .collect()
+}
+
+/// Events, told apart.
+struct Sorted {
+    /// Typed columns of the events that fit.
+    typed: Vec<(String, ArrayRef)>,
+    /// Index and reason of those that do not.
+    misfits: Vec<(usize, String)>,
+}
+
+/// Takes the typed columns out of each event.
+fn sort(source: &settings::Source, name: &str, events: &[Event<'_>]) -> Result<Sorted> {
+    let mut typed: Vec<(&str, DataType, Builder)> = Vec::with_capacity(source.columns.len());
+    for column in &source.columns {
+        let data_type = columns::data_type(&column.kind).ok_or_else(|| {
+            refuse(
+                name,
+                format!(
+                    "column `{}` has no known type: `{}`",
+                    column.name, column.kind
+                ),
+            )
+        })?;
+        let builder = Builder::new(&data_type, events.len());
+        typed.push((&column.name, data_type, builder));
+    }
+    let mut misfits = Vec::new();
+    if typed.is_empty() {
+        return Ok(Sorted {
+            typed: Vec::new(),
+            misfits,
+        });
+    }
+    let mut row = vec![Value::Null; typed.len()];
+    for (index, event) in events.iter().enumerate() {
+        row.fill(Value::Null);
+        let mut misfit = None;
+        let read = json::entries(event.text, |key, raw| {
+            let Some(at) = typed.iter().position(|(name, ..)| *name == key) else {
+                return;
+            };
+            match value::of_json(raw, &typed[at].1) {
+                Ok(value) => row[at] = value,
+                Err(why) => misfit = misfit.take().or(Some(format!("column `{key}`: {why}"))),
+            }
+        });
+        match (read, misfit) {
+            // Anything but an object has none of the columns.
+            (Ok(_), None) => {
+                for ((.., builder), value) in typed.iter_mut().zip(&mut row) {
+                    builder.append(std::mem::replace(value, Value::Null));
+                }
+            }
+            (Ok(_), Some(why)) => misfits.push((index, why)),
+            (Err(problem), _) => misfits.push((index, problem.to_string())),
+        }
+    }
+    let typed = typed
+        .into_iter()
+        .map(|(name, _, builder)| (name.to_owned(), builder.finish()));
+    Ok(Sorted {
+        typed: typed.collect(),
+        misfits,
+    })
+}
+
+/// What the events of one body share.
+struct About<'a> {
+    request: &'a Request,
+    received_at: Timestamp,
+    ids: &'a [String],
+}
+
+impl About<'_> {
+    /// Rows of the landing table: the events that fit.
+    fn landing(&self, events: &[Event<'_>], sorted: Sorted) -> Result<RecordBatch> {
+        let mut misfits = sorted.misfits.iter().map(|(index, _)| *index).peekable();
+        let fits: Vec<usize> = (0..events.len())
+            .filter(|index| misfits.next_if_eq(index).is_none())
+            .collect();
+        let mut columns = self.columns(events, &fits);
+        columns.extend(self.headers(fits.len()));
+        columns.extend(sorted.typed);
+        self.batch(columns, fits.len())
+    }
+
+    /// Rows of the quarantine: the others, and why.
+    fn quarantined(
+        &self,
+        events: &[Event<'_>],
+        misfits: &[(usize, String)],
+    ) -> Result<RecordBatch> {
+        let indexes: Vec<usize> = misfits.iter().map(|(index, _)| *index).collect();
+        let reasons = misfits
+            .iter()
+            .map(|(index, why)| format!("line {}: {why}", events[*index].line));
+        let reasons: ArrayRef = Arc::new(StringArray::from_iter_values(reasons));
+        let mut columns = self.columns(events, &indexes);
+        columns.push(("reason".into(), reasons));
+        columns.extend(self.headers(indexes.len()));
+        self.batch(columns, indexes.len())
+    }
+
+    fn columns(&self, events: &[Event<'_>], indexes: &[usize]) -> Vec<(String, ArrayRef)> {
+        let bytes = indexes.iter().map(|index| events[*index].text.len()).sum();
+        let mut payload = StringBuilder::with_capacity(indexes.len(), bytes);
+        indexes
+            .iter()
+            .for_each(|index| payload.append_value(events[*index].text));
+        let ids = StringArray::from_iter_values(indexes.iter().map(|index| &self.ids[*index]));
+        let times = TimestampMicrosecondArray::from_value(self.received_at.0, indexes.len());
+        vec![
+            ("id".into(), Arc::new(ids)),
+            ("received_at".into(), Arc::new(times)),
+            ("payload".into(), Arc::new(payload.finish())),
+        ]
+    }
+
+    fn headers(&self, rows: usize) -> impl Iterator<Item = (String, ArrayRef)> {
+        self.request.headers.iter().map(move |(column, value)| {
+            let values: StringArray = std::iter::repeat_n(value.as_deref(), rows).collect();
+            (column.clone(), Arc::new(values) as ArrayRef)
+        })
+    }
+
+    fn batch(&self, columns: Vec<(String, ArrayRef)>, rows: usize) -> Result<RecordBatch> {
+        build::batch(columns, rows).map_err(|e| refuse(&self.request.source, e.to_string()))
+    }
+}
