@@ -10,6 +10,7 @@ mod file;
 mod guess;
 mod json;
 mod load;
+mod rows;
 #[cfg(test)]
 mod tests;
 pub mod text;

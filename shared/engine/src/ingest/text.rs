@@ -10,11 +10,11 @@ use arrow::{array::RecordBatch, datatypes::DataType};
 use domain::items::Column;
 
 use super::{
-    build::{self, Builder},
     csv::{Field, Splitter},
     guess::Guess,
     json,
-    value::{self, Value},
+    rows::{Columns, RowBuilder},
+    value,
 };
 
 /// Rows of one chunk.
@@ -83,12 +83,6 @@ pub struct Decoder {
     line_start: u64,
 }
 
-#[derive(Debug, Default)]
-struct Columns {
-    list: Vec<(String, DataType)>,
-    index: HashMap<String, usize>,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Record {
     start: usize,
@@ -96,21 +90,6 @@ struct Record {
     /// Behind its last field, in `fields`.
     fields_end: usize,
     line: u64,
-}
-
-impl Columns {
-    fn add(&mut self, name: &str, data_type: DataType) {
-        self.index.insert(name.to_owned(), self.list.len());
-        self.list.push((name.to_owned(), data_type));
-    }
-
-    /// The column of a name; `next` is where it most likely is.
-    fn find(&self, name: &str, next: usize) -> Option<usize> {
-        match self.list.get(next) {
-            Some((likely, _)) if likely == name => Some(next),
-            _ => self.index.get(name).copied(),
-        }
-    }
 }
 
 impl Decoder {
@@ -451,79 +430,4 @@ fn check_name(name: &str, index: usize, earlier: &[String]) -> Result<(), String
         return Err(format!("column `{name}` is there twice"));
     }
     Ok(())
-}
-
-/// Rows under construction: a row counts when all of it could be read.
-struct RowBuilder<'a> {
-    columns: &'a Columns,
-    builders: Vec<Builder>,
-    row: Vec<Value<'a>>,
-    rows: usize,
-    rejects: Vec<Reject>,
-}
-
-impl<'a> RowBuilder<'a> {
-    fn new(columns: &'a Columns, rows: usize) -> Self {
-        let builders = columns
-            .list
-            .iter()
-            .map(|(_, data_type)| Builder::new(data_type, rows))
-            .collect();
-        let row = vec![Value::Null; columns.list.len()];
-        Self {
-            columns,
-            builders,
-            row,
-            rows: 0,
-            rejects: Vec::new(),
-        }
-    }
-
-    fn set(
-        &mut self,
-        column: usize,
-        read: impl FnOnce(&DataType) -> Result<Value<'a>, String>,
-    ) -> Result<(), String> {
-        let (name, data_type) = &self.columns.list[column];
-        self.row[column] = read(data_type).map_err(|why| format!("column `{name}`: {why}"))?;
-        Ok(())
-    }
-
-    fn end(&mut self, read: Result<(), String>, line: u64, text: &[u8]) {
-        match read {
-            Ok(()) => {
-                self.rows += 1;
-                for (builder, value) in self.builders.iter_mut().zip(&mut self.row) {
-                    builder.append(std::mem::replace(value, Value::Null));
-                }
-            }
-            Err(reason) => {
-                self.row.fill(Value::Null);
-                let text = String::from_utf8_lossy(text.trim_ascii_end()).into_owned();
-                self.rejects.push(Reject { line, reason, text });
-            }
-        }
-    }
-
-    fn finish(self) -> Result<Chunk, Bad> {
-        let Self {
-            columns,
-            builders,
-            rows,
-            rejects,
-            ..
-        } = self;
-        let names = columns.list.iter().map(|(name, _)| name.clone());
-        let arrays = names
-            .zip(builders.into_iter().map(Builder::finish))
-            .collect();
-        let batch = build::batch(arrays, rows).map_err(|e| Bad {
-            line: 0,
-            reason: e.to_string(),
-        })?;
-        Ok(Chunk {
-            rows: (rows > 0).then_some(batch),
-            rejects,
-        })
-    }
 }

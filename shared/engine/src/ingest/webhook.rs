@@ -1,6 +1,6 @@
 //! Webhook bodies become landing rows.
 
-use std::sync::Arc;
+use std::{fmt::Write, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, RecordBatch, StringArray, StringBuilder, TimestampMicrosecondArray},
@@ -45,7 +45,10 @@ pub async fn webhook(
     check_limits(source, &request)?;
     let events = events::split(name, &request.body, request.format)?;
     let received_at = world.clock.now();
-    let ids = ids(world, received_at, events.len());
+    let ids = Ids {
+        base: world.chance.id(received_at),
+        several: events.len() > 1,
+    };
     let sorted = sort(source, name, &events)?;
     let about = About {
         request: &request,
@@ -119,14 +122,25 @@ async fn append(
 }
 
 /// Ids of the events: one fresh id, and the number of the event behind it when there are several.
-fn ids(world: &World, now: Timestamp, count: usize) -> Vec<String> {
-    let base = world.chance.id(now);
-    if count == 1 {
-        return vec![base];
+struct Ids {
+    base: String,
+    several: bool,
+}
+
+impl Ids {
+    fn column(&self, indexes: &[usize]) -> ArrayRef {
+        let mut ids = StringBuilder::with_capacity(indexes.len(), indexes.len() * 48);
+        let mut id = self.base.clone();
+        for index in indexes {
+            if self.several {
+                id.truncate(self.base.len());
+                // Writing to a `String` cannot fail.
+                let _ = write!(id, "-{index:08}");
+            }
+            ids.append_value(&id);
+        }
+        Arc::new(ids.finish())
     }
-    (0..count)
-        .map(|index| format!("{base}-{index:08}"))
-        .collect()
 }
 
 /// Events, told apart.
@@ -197,7 +211,7 @@ fn sort(source: &settings::Source, name: &str, events: &[Event<'_>]) -> Result<S
 struct About<'a> {
     request: &'a Request,
     received_at: Timestamp,
-    ids: &'a [String],
+    ids: &'a Ids,
 }
 
 impl About<'_> {
@@ -236,10 +250,9 @@ impl About<'_> {
         indexes
             .iter()
             .for_each(|index| payload.append_value(events[*index].text));
-        let ids = StringArray::from_iter_values(indexes.iter().map(|index| &self.ids[*index]));
         let times = TimestampMicrosecondArray::from_value(self.received_at.0, indexes.len());
         vec![
-            ("id".into(), Arc::new(ids)),
+            ("id".into(), self.ids.column(indexes)),
             ("received_at".into(), Arc::new(times)),
             ("payload".into(), Arc::new(payload.finish())),
         ]

@@ -85,7 +85,7 @@ async fn nothing_is_lost_or_doubled_in_any_weather() {
                 .map(|i| format!("{n}.{i}"))
                 .collect()
         };
-        let key = |n: u64| (n % 3 == 0).then(|| format!("key{}", n % 12));
+        let key = |n: u64| n.is_multiple_of(3).then(|| format!("key{}", n % 12));
         let appends = (0..40).map(|n| {
             let append = append(ids(&batch(n)), key(n).as_deref());
             let lake = &lakes[(n % 3) as usize];
