@@ -1,3 +1,6 @@
 //! The lake: landing batches and Iceberg tables as parquet on an object store.
 
 pub mod landing;
+pub mod tables;
+
+pub use tables::Lake;

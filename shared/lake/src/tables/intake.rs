@@ -1,0 +1,236 @@
+//! Taking in the rows of a change: aligned, re-stamped, their keys noted, held in memory while they are few.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch},
+    compute::filter_record_batch,
+    datatypes::{DataType, Int32Type, Int64Type},
+};
+use domain::TableName;
+use ports::{Error, Kind, Result};
+use roaring::RoaringTreemap;
+
+use super::{
+    columns::{Alignment, batch_of},
+    keymap::KeyMap,
+    keys::Keys,
+    limits::Limits,
+    prune::Ranges,
+    write::{NewFile, Target, Writer},
+};
+
+/// How the rows' keys are noted.
+#[derive(Debug)]
+pub(crate) struct Keyed {
+    /// Positions of the key columns.
+    pub columns: Vec<usize>,
+    /// One row per key stays.
+    pub unique: bool,
+    /// The keys so far.
+    pub map: KeyMap,
+    /// The same as ranges, when a table will be probed.
+    pub ranges: Option<Ranges>,
+}
+
+/// Where rows go.
+#[derive(Debug)]
+enum Sink {
+    Held(Vec<RecordBatch>, usize),
+    Writing(Writer),
+}
+
+/// The rows of one change.
+pub(crate) struct Intake {
+    table: TableName,
+    alignment: Alignment,
+    /// Position of `_seq`, and its next value when rows are re-stamped.
+    sequence: Option<usize>,
+    restamp: Option<u64>,
+    keyed: Option<Keyed>,
+    limits: Limits,
+    sink: Sink,
+    target: Target,
+    rows: u64,
+    superseded: RoaringTreemap,
+    sequence_max: Option<u64>,
+}
+
+/// What was taken in.
+pub(crate) struct Taken {
+    /// Rows delivered.
+    pub rows: u64,
+    /// Rows that another row of the change took the place of.
+    pub superseded: u64,
+    /// Highest `_seq`.
+    pub sequence_max: Option<u64>,
+    /// The keys.
+    pub keyed: Option<Keyed>,
+    /// The rows that stay, or the task that writes them all with those to be deleted again.
+    pub rest: Rest,
+}
+
+/// The rows of a change once all are there.
+pub(crate) enum Rest {
+    /// Few: only those that stay.
+    Held(Vec<RecordBatch>),
+    /// Many: being written, with the numbers of those to be deleted again.
+    Written(Writer, RoaringTreemap),
+}
+
+impl Intake {
+    /// For a table; files are opened once there are many rows.
+    pub(crate) fn new(
+        table: TableName,
+        alignment: Alignment,
+        sequence: Option<usize>,
+        restamp: Option<u64>,
+        keyed: Option<Keyed>,
+        limits: Limits,
+        target: Target,
+    ) -> Self {
+        let sink = Sink::Held(Vec::new(), 0);
+        let (rows, superseded, sequence_max) = (0, RoaringTreemap::new(), None);
+        Self { table, alignment, sequence, restamp, keyed, limits, sink, target, rows, superseded, sequence_max }
+    }
+
+    /// Takes in a batch.
+    pub(crate) async fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let batch = self.alignment.align(&self.table, batch)?;
+        let batch = self.stamp(batch)?;
+        let sequences = self.sequences(&batch);
+        if let Some(max) = sequences.iter().flatten().max().and_then(|max| u64::try_from(*max).ok()) {
+            self.sequence_max = self.sequence_max.max(Some(max));
+        }
+        self.note_keys(&batch, sequences);
+        self.rows += batch.num_rows() as u64;
+        self.sink(batch).await
+    }
+
+    /// Ends the taking in.
+    pub(crate) fn finish(self) -> Result<Taken> {
+        let superseded = self.superseded.len();
+        let rest = match self.sink {
+            Sink::Held(batches, _) => Rest::Held(staying(batches, &self.superseded)?),
+            Sink::Writing(writer) => Rest::Written(writer, self.superseded),
+        };
+        let (rows, sequence_max, keyed) = (self.rows, self.sequence_max, self.keyed);
+        Ok(Taken { rows, superseded, sequence_max, keyed, rest })
+    }
+
+    fn stamp(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
+        let (Some(at), Some(next)) = (self.sequence, self.restamp) else { return Ok(batch) };
+        let end = next + batch.num_rows() as u64;
+        self.restamp = Some(end);
+        let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let mut columns = batch.columns().to_vec();
+        columns[at] = Arc::new(Int64Array::from_iter_values((next..end).map(number)));
+        batch_of(&batch.schema(), columns, batch.num_rows())
+    }
+
+    /// `_seq` of every row; NULL is before every number. None without the column.
+    fn sequences(&self, batch: &RecordBatch) -> Option<Vec<i64>> {
+        let column = batch.column(self.sequence?);
+        match column.data_type() {
+            DataType::Int64 => {
+                let column = column.as_primitive::<Int64Type>();
+                Some(match column.null_count() {
+                    0 => column.values().to_vec(),
+                    _ => column.iter().map(|v| v.unwrap_or(i64::MIN)).collect(),
+                })
+            }
+            DataType::Int32 => {
+                let column = column.as_primitive::<Int32Type>();
+                Some(column.iter().map(|v| v.map_or(i64::MIN, i64::from)).collect())
+            }
+            _ => None,
+        }
+    }
+
+    fn note_keys(&mut self, batch: &RecordBatch, sequences: Option<Vec<i64>>) {
+        let Some(keyed) = &mut self.keyed else { return };
+        let columns: Vec<ArrayRef> = keyed.columns.iter().map(|at| batch.column(*at).clone()).collect();
+        if let Some(ranges) = &mut keyed.ranges {
+            ranges.add(&columns);
+        }
+        let keys = Keys::new(&columns, batch.num_rows());
+        if keyed.unique {
+            let superseded = &mut self.superseded;
+            keyed.map.merge(&keys, self.rows, sequences, |row| drop(superseded.insert(row)));
+        } else {
+            keyed.map.add(&keys);
+        }
+    }
+
+    async fn sink(&mut self, batch: RecordBatch) -> Result<()> {
+        match &mut self.sink {
+            Sink::Held(batches, bytes) => {
+                *bytes += batch.get_array_memory_size();
+                batches.push(batch);
+                let few = self.rows <= self.limits.held_rows && *bytes <= self.limits.held_bytes;
+                if !few {
+                    let held = std::mem::take(batches);
+                    let writer = Writer::new(self.target.clone());
+                    for batch in held {
+                        writer.write(batch).await;
+                    }
+                    self.sink = Sink::Writing(writer);
+                }
+                Ok(())
+            }
+            Sink::Writing(writer) => match writer.write(batch).await {
+                true => Ok(()),
+                false => Err(self.broken().await),
+            },
+        }
+    }
+
+    /// Why the writer takes no more rows.
+    async fn broken(&mut self) -> Error {
+        let sink = std::mem::replace(&mut self.sink, Sink::Held(Vec::new(), 0));
+        let unknown = Error::new(Kind::Unavailable, "write rows of", &self.table);
+        match sink {
+            Sink::Held(..) => unknown,
+            Sink::Writing(writer) => writer.finish().await.err().unwrap_or(unknown),
+        }
+    }
+}
+
+/// The rows of held batches that no other row took the place of.
+fn staying(batches: Vec<RecordBatch>, superseded: &RoaringTreemap) -> Result<Vec<RecordBatch>> {
+    if superseded.is_empty() {
+        return Ok(batches);
+    }
+    let mut first = 0;
+    let keep = |batch: RecordBatch| {
+        let rows = first..first + batch.num_rows() as u64;
+        first = rows.end;
+        keep(&batch, rows.map(|row| !superseded.contains(row)).collect::<Vec<bool>>().into())
+    };
+    batches.into_iter().map(keep).collect()
+}
+
+/// The rows of a batch that a mask keeps.
+pub(crate) fn keep(batch: &RecordBatch, mask: BooleanArray) -> Result<RecordBatch> {
+    filter_record_batch(batch, &mask)
+        .map_err(|e| Error::new(Kind::Corrupt, "filter", "rows").because(e))
+}
+
+/// Numbers of rows across new files as numbers within each.
+pub(crate) fn by_file(files: &[NewFile], rows: &RoaringTreemap) -> Vec<RoaringTreemap> {
+    let mut of_each = vec![RoaringTreemap::new(); files.len()];
+    let (mut at, mut first) = (0, 0);
+    for row in rows {
+        while at < files.len() && row >= first + files[at].rows {
+            first += files[at].rows;
+            at += 1;
+        }
+        if let Some(of_file) = of_each.get_mut(at) {
+            of_file.insert(row - first);
+        }
+    }
+    of_each
+}

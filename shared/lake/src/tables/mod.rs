@@ -1,0 +1,136 @@
+//! Model tables: Apache Iceberg v2, merge-on-read.
+//!
+//! A change writes new data files, and for the rows it replaces one file of position deletes; a snapshot is made of
+//! them, and the catalog pointer that makes it the table is moved by the caller's transaction. Until then nobody sees
+//! anything, and after it nothing that somebody holds a pin on is touched.
+//!
+//! ## Invariants
+//! * **M-1** one row per key after a merge
+//! * **C-2** readers never see what was staged and not committed
+//! * **W-2** the pointer moves only from the snapshot the change was based on
+
+mod bounds;
+mod cache;
+mod columns;
+mod commit;
+mod compact;
+mod deletes;
+mod draft;
+mod intake;
+mod keymap;
+mod keys;
+mod limits;
+mod load;
+mod manifests;
+mod names;
+mod pointer;
+mod probe;
+mod prune;
+mod read;
+mod rewrite;
+mod stage;
+mod table;
+#[cfg(test)]
+mod tests;
+mod types;
+mod write;
+
+use std::{fmt, sync::Arc};
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use domain::{
+    TableName,
+    items::{self, HEAD, Head, Snapshot},
+};
+use ports::{
+    Chance, Clock, Objects, Result, State, Tables,
+    state::Key,
+    tables::{Change, Pin, Scan, Staged},
+};
+
+use self::{cache::Cache, limits::Limits, names::Root, read::Footers, table::Table};
+
+/// Tables remembered by a process.
+const TABLES_KEPT: usize = 256;
+/// Footers of data files remembered by a process.
+const FOOTERS_KEPT: usize = 256;
+
+/// The lake's tables over an object store and a state store.
+pub struct Lake {
+    state: Arc<dyn State>,
+    objects: Objects,
+    root: Root,
+    chance: Arc<dyn Chance>,
+    clock: Arc<dyn Clock>,
+    tables: Cache<Snapshot, Arc<Table>>,
+    footers: Footers,
+    limits: Limits,
+}
+
+impl fmt::Debug for Lake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lake").field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
+impl Lake {
+    /// A lake whose warehouse outside readers find at `root_uri`, such as `file:///srv/warehouse` or `s3://bucket`.
+    #[must_use]
+    pub fn new(
+        state: Arc<dyn State>,
+        objects: Objects,
+        root_uri: String,
+        chance: Arc<dyn Chance>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let root = Root::new(&root_uri);
+        let (tables, footers) = (Cache::new(TABLES_KEPT), Cache::new(FOOTERS_KEPT));
+        let limits = Limits::default();
+        Self { state, objects, root, chance, clock, tables, footers, limits }
+    }
+
+    /// A table at a snapshot: remembered, or read.
+    async fn table(&self, table: &TableName, snapshot: &Snapshot) -> Result<Arc<Table>> {
+        if let Some(kept) = self.tables.get(snapshot) {
+            return Ok(kept);
+        }
+        let read = Arc::new(load::load(&self.objects, &self.root, table, snapshot).await?);
+        self.tables.put(snapshot.clone(), read.clone());
+        Ok(read)
+    }
+}
+
+#[async_trait]
+impl Tables for Lake {
+    async fn pin(&self, table: &TableName) -> Result<Option<Pin>> {
+        if table.is_landing() {
+            return crate::landing::pin(&*self.state, table).await;
+        }
+        let Some(item) = self.state.get(&Key::new(items::table(table), HEAD)).await? else {
+            return Ok(None);
+        };
+        let snapshot = item.decode::<Head>()?.snapshot;
+        Ok(snapshot.map(|snapshot| Pin::Model { table: table.clone(), snapshot }))
+    }
+
+    async fn scan(&self, pin: &Pin, after: u64) -> Result<Scan> {
+        match pin {
+            Pin::Landing { table, schema, through } => {
+                crate::landing::scan(&*self.state, &self.objects, table, schema, after, *through).await
+            }
+            Pin::Model { table, snapshot } => Ok(self.table(table, snapshot).await?.scan()),
+        }
+    }
+
+    async fn schema(&self, pin: &Pin) -> Result<SchemaRef> {
+        match pin {
+            Pin::Landing { schema, .. } => Ok(schema.clone()),
+            Pin::Model { table, snapshot } => Ok(self.table(table, snapshot).await?.columns.read.clone()),
+        }
+    }
+
+    async fn stage(&self, change: Change) -> Result<Staged> {
+        stage::stage(self, change).await
+    }
+}
