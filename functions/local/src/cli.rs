@@ -1,0 +1,153 @@
+//! The command line.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+use domain::Duration;
+
+/// SQL models that stay fresh within a second of new data, on files of an open format.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "headwater",
+    version,
+    about,
+    after_help = "Start with:\n  headwater demo          see webhooks become gold, live\n  headwater init shop     a project to change\n\nExit codes: 0 done, 1 the project or its data has errors, 2 usage, 3 something is unavailable."
+)]
+pub struct Cli {
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags of every command.
+#[derive(Clone, Debug, Args)]
+pub struct Common {
+    /// The project's folder [default: .]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub project: Option<PathBuf>,
+    /// Answer with JSON, for programs
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Log more to stderr; twice for still more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Make a project that runs
+    #[command(after_help = "Example:\n  headwater init shop && headwater --project shop serve")]
+    Init {
+        /// Where [default: the project's folder]
+        dir: Option<PathBuf>,
+    },
+    /// Serve webhooks, queries and the status page, and keep live models fresh
+    #[command(after_help = "Example:\n  headwater serve --listen 127.0.0.1:9000")]
+    Serve {
+        /// Address to listen on; port 0 takes a free one
+        #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDR")]
+        listen: SocketAddr,
+    },
+    /// See orders stream through landing, bronze, silver and gold
+    #[command(after_help = "Example:\n  headwater demo --seconds 30 --seed 7")]
+    Demo(Demo),
+    /// Keep live models fresh in the foreground, without a server
+    #[command(
+        after_help = "Examples:\n  headwater live                      until Ctrl-C\n  headwater live --once               one cycle\n  headwater live status\n  headwater live pause silver.orders\n  headwater live advance landing.orders"
+    )]
+    Live {
+        /// Run one cycle and end
+        #[arg(long)]
+        once: bool,
+        /// A control instead of a runner.
+        #[command(subcommand)]
+        control: Option<Control>,
+    },
+    /// Build models in order, live or not
+    #[command(after_help = "Examples:\n  headwater run\n  headwater run gold.revenue --full")]
+    Run {
+        /// Only these models, and what they read
+        models: Vec<String>,
+        /// Rebuild incremental models from nothing
+        #[arg(long)]
+        full: bool,
+    },
+    /// Check settings and models without running anything
+    #[command(after_help = "Example:\n  headwater validate --project shop")]
+    Validate,
+    /// Show what a run would do, and why
+    #[command(after_help = "Example:\n  headwater plan")]
+    Plan,
+    /// Run a read-only SQL statement over the lake
+    #[command(
+        after_help = "Examples:\n  headwater query \"SELECT * FROM gold.revenue\"\n  headwater query --csv - < report.sql > report.csv"
+    )]
+    Query {
+        /// One SELECT, or `-` to read it from stdin
+        sql: String,
+        /// Answer with CSV
+        #[arg(long, conflicts_with = "json")]
+        csv: bool,
+    },
+    /// Load a file (NDJSON, CSV or parquet) into a landing table
+    #[command(after_help = "Example:\n  headwater ingest flights.csv --table landing.flights")]
+    Ingest {
+        /// The file
+        file: PathBuf,
+        /// The landing table [default: landing.<name of the file>]
+        #[arg(long, value_name = "TABLE")]
+        table: Option<String>,
+    },
+}
+
+/// Controls of the live runner; a running server takes them up by itself.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Control {
+    /// Show where every live model and source stands
+    Status,
+    /// Stop refreshing a model until it is resumed
+    Pause {
+        /// The model
+        model: String,
+    },
+    /// Refresh a paused or failing model again
+    Resume {
+        /// The model
+        model: String,
+    },
+    /// Refresh a model at the next cycle, whatever backoff and interval say
+    Refresh {
+        /// The model
+        model: String,
+    },
+    /// Commit what other writers left under landing/<table>/incoming/, and announce it
+    Advance {
+        /// The landing table
+        source: String,
+    },
+}
+
+/// What the demonstration does.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Demo {
+    /// End after this long
+    #[arg(long, default_value = "15", value_name = "N", value_parser = seconds)]
+    pub seconds: Duration,
+    /// End after this many events instead
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    pub events: Option<u64>,
+    /// Seed of the stream: one seed, one stream
+    #[arg(long, default_value_t = 42)]
+    pub seed: u64,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(String::from("a number of seconds from 0.1 to 86400")),
+    }
+}

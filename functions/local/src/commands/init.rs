@@ -1,0 +1,88 @@
+//! `headwater init`: a project that runs.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::json;
+use settings::FILE;
+
+use super::{Context, print_json};
+use crate::{failure::Failure, project::TRANSFORM, screen::say};
+
+/// Where the events of the template's data go.
+const WEBHOOK: &str = "http://127.0.0.1:8080/api/ingest/webhook/orders";
+
+/// The template's files: path and text.
+pub(super) const TEMPLATE: [(&str, &str); 6] = [
+    (FILE, include_str!("../template/headwater.yml")),
+    ("README.md", include_str!("../template/README.md")),
+    (
+        "data/orders.ndjson",
+        include_str!("../template/orders.ndjson"),
+    ),
+    (
+        "transform/bronze/orders.sql",
+        include_str!("../template/bronze_orders.sql"),
+    ),
+    (
+        "transform/silver/orders.sql",
+        include_str!("../template/silver_orders.sql"),
+    ),
+    (
+        "transform/gold/revenue.sql",
+        include_str!("../template/gold_revenue.sql"),
+    ),
+];
+
+/// Makes a project.
+pub(super) fn init(context: &Context, dir: Option<PathBuf>) -> Result<(), Failure> {
+    let dir = dir.unwrap_or_else(|| context.project.clone());
+    write(&dir)?;
+    if context.json {
+        let files: Vec<&str> = TEMPLATE.iter().map(|(path, _)| *path).collect();
+        return print_json(&json!({ "project": dir, "files": files }));
+    }
+    let at = dir.display();
+    let data = dir.join("data/orders.ndjson");
+    say(&format!("made a project in {at}: {} files", TEMPLATE.len()))?;
+    say(&format!(
+        "\nnext, in one terminal:\n  headwater --project {at} serve\nand in another:"
+    ))?;
+    say(&format!(
+        "  curl -H 'content-type: application/x-ndjson' --data-binary @{} {WEBHOOK}",
+        data.display()
+    ))?;
+    let sql = "SELECT * FROM gold.revenue";
+    say(&format!("  headwater --project {at} query \"{sql}\""))?;
+    Ok(())
+}
+
+/// Writes the template into a folder that holds no project yet.
+pub(super) fn write(dir: &Path) -> Result<(), Failure> {
+    for taken in [FILE, TRANSFORM] {
+        if dir.join(taken).exists() {
+            return Err(Failure::project(format!(
+                "`{}` holds a project already: `{taken}` is there",
+                dir.display()
+            )));
+        }
+    }
+    if let Some((path, _)) = TEMPLATE.iter().find(|(path, _)| dir.join(path).exists()) {
+        return Err(Failure::project(format!(
+            "`{}` is there already; nothing was written",
+            dir.join(path).display()
+        )));
+    }
+    for (path, text) in TEMPLATE {
+        let path = dir.join(path);
+        let folder = path.parent().unwrap_or(dir);
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&path, text))
+            .map_err(|error| {
+                Failure::unavailable(format!("write `{}`: {error}", path.display()))
+            })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! `headwater run`: every model in order.
+
+use domain::TableName;
+use engine::{
+    batch,
+    cycle::{Observer, Report, Silent},
+    refresh::Refreshed,
+};
+
+use super::{Context, named, print_json};
+use crate::{
+    failure::Failure,
+    screen::{is_terminal, say},
+    tables, world,
+};
+
+/// Builds models and shows how each ended.
+pub(super) async fn run(context: &Context, models: &[String], full: bool) -> Result<(), Failure> {
+    let only = models
+        .iter()
+        .map(|model| named(model))
+        .collect::<Result<Vec<TableName>, Failure>>()?;
+    let world = world::open_sound(&context.settings()?)?;
+    let observer: &dyn Observer = if is_terminal() && !context.json {
+        &Progress
+    } else {
+        &Silent
+    };
+    let report = batch::run(&world, &only, full, observer).await?;
+    show(context, &report)
+}
+
+/// Shows a report; fails when a model did.
+pub(super) fn show(context: &Context, report: &Report) -> Result<(), Failure> {
+    let remarks = tables::remarks(report);
+    if context.json {
+        print_json(report)?;
+    } else if report.models.is_empty() {
+        say("nothing to build: the project has no such models")?;
+    } else {
+        say(&tables::report(report).to_string())?;
+        for (remark, is_error) in &remarks {
+            let word = if *is_error { "error" } else { "warning" };
+            anstream::eprintln!("{word}: {remark}");
+        }
+    }
+    if remarks.iter().any(|(_, is_error)| *is_error) {
+        Err(Failure::shown())
+    } else {
+        Ok(())
+    }
+}
+
+/// Says on stderr which model is being built.
+struct Progress;
+
+impl Observer for Progress {
+    fn started(&self, model: &TableName) {
+        anstream::eprintln!("building {model}");
+    }
+
+    fn ended(&self, _: &TableName, _: &Refreshed) {}
+}

@@ -1,0 +1,107 @@
+//! `headwater serve`: HTTP and the live runner in one process.
+
+use std::{future::IntoFuture, net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::serve::ListenerExt;
+use engine::runner::Runner;
+use serde_json::json;
+use settings::Settings;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use web::App;
+
+use super::{Context, interrupted};
+use crate::{failure::Failure, screen::say, world};
+
+/// How long open requests may take to end once the program is asked to. Event feeds never end by
+/// themselves.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Serves a project until interrupted.
+pub(super) async fn serve(context: &Context, listen: SocketAddr) -> Result<(), Failure> {
+    if !listen.ip().is_loopback() {
+        return Err(Failure::usage(format!(
+            "`{listen}` can be reached from other machines, and no tokens are configured to tell callers apart; \
+             listen on 127.0.0.1 and put a proxy that authenticates in front"
+        )));
+    }
+    let settings = context.settings()?;
+    let world = world::open_sound(&settings)?;
+    let runner = Runner::new(world.clone());
+    if settings.live.enabled && world.project.live().next().is_some() {
+        runner.start();
+    }
+    let listener = bind(listen).await?;
+    let url = format!("http://{}", local(&listener)?);
+    if context.json {
+        say(
+            &json!({ "url": url, "project": settings.name, "runner": runner.is_running() })
+                .to_string(),
+        )?;
+    } else {
+        let runner = if runner.is_running() {
+            "live runner on"
+        } else {
+            "live runner off"
+        };
+        say(&format!(
+            "serving {} at {url} ({runner}; this machine only, as no tokens are configured)",
+            settings.name
+        ))?;
+    }
+    let app = App {
+        world,
+        runner: runner.clone(),
+        settings: Arc::new(settings),
+    };
+    let stop = CancellationToken::new();
+    let server = tokio::spawn(answer(listener, app, stop.clone()));
+    interrupted().await;
+    stop.cancel();
+    // Whoever is cut off here has no answer yet, and sends again.
+    let _ = tokio::time::timeout(GRACE, server).await;
+    runner.stop().await;
+    Ok(())
+}
+
+/// Takes an address.
+pub(super) async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(listen).await.map_err(|error| {
+        let hint = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "; is another one serving there? `--listen 127.0.0.1:0` takes a free port"
+            }
+            _ => "",
+        };
+        Failure::unavailable(format!("listen on `{listen}`: {error}{hint}"))
+    })
+}
+
+/// The address that was taken.
+pub(super) fn local(listener: &TcpListener) -> Result<SocketAddr, Failure> {
+    listener
+        .local_addr()
+        .map_err(|error| Failure::unavailable(format!("read the address: {error}")))
+}
+
+/// Answers requests until `stop`.
+pub(super) async fn answer(listener: TcpListener, app: App, stop: CancellationToken) {
+    // Small answers go out at once instead of waiting for more.
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    let server = axum::serve(listener, web::router(app))
+        .with_graceful_shutdown(async move { stop.cancelled().await });
+    if let Err(error) = server.into_future().await {
+        tracing::error!(%error, "the server ended");
+    }
+}
+
+/// What `serve` needs of a project, for others that serve too.
+pub(super) fn app(settings: Settings, world: engine::World, runner: Runner) -> App {
+    App {
+        world,
+        runner,
+        settings: Arc::new(settings),
+    }
+}

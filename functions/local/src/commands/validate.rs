@@ -1,0 +1,67 @@
+//! `headwater validate`: what is wrong with settings and models, with places.
+
+use domain::Severity;
+use serde_json::{Value, json};
+use settings::Settings;
+
+use super::{Context, print_json};
+use crate::{
+    failure::Failure,
+    project::{self, severity},
+    screen::{counted, say},
+};
+
+/// Checks a project; fails when anything is an error.
+pub(super) fn validate(context: &Context) -> Result<(), Failure> {
+    project::require(&context.project)?;
+    let vars = std::env::vars_os().filter_map(super::text).collect();
+    let complaints = Settings::load(&context.project, &vars)
+        .err()
+        .unwrap_or_default();
+    let (loaded, findings) = project::load(&context.project)?;
+    let errors = complaints.len()
+        + findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error)
+            .count();
+    let warnings = findings.len() + complaints.len() - errors;
+    if context.json {
+        let settings = complaints
+            .iter()
+            .map(|c| json!({ "severity": "error", "code": "settings", "place": c.place, "message": c.message }));
+        let models = findings.iter().map(|f| {
+            json!({
+                "severity": severity(f.severity), "code": f.code, "model": f.model, "message": f.message,
+                "file": f.file, "line": f.line, "column": f.column,
+            })
+        });
+        let all: Vec<Value> = settings.chain(models).collect();
+        print_json(
+            &json!({ "models": loaded.models.len(), "errors": errors, "warnings": warnings, "findings": all }),
+        )?;
+    } else {
+        for complaint in &complaints {
+            say(&format!(
+                "{}: error: {} [settings]",
+                complaint.place, complaint.message
+            ))?;
+        }
+        for finding in &findings {
+            say(&project::line(finding))?;
+        }
+        let counts = [
+            counted(errors as u64, "error"),
+            counted(warnings as u64, "warning"),
+        ]
+        .join(", ");
+        say(&format!(
+            "{}: {counts}",
+            counted(loaded.models.len() as u64, "model")
+        ))?;
+    }
+    if errors == 0 {
+        Ok(())
+    } else {
+        Err(Failure::shown())
+    }
+}

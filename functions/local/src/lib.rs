@@ -1,0 +1,65 @@
+//! `headwater`: the command line, and every function of the system in one process on SQLite and
+//! local files.
+//!
+//! What it never does: decide anything about models, rows or watermarks. Commands load a project,
+//! hand it to `engine`, and show what came back. [`world::open`] is the one place that knows which
+//! adapters a program of one machine uses.
+
+pub mod cli;
+pub mod commands;
+pub mod failure;
+pub mod project;
+pub mod screen;
+pub mod tables;
+pub mod world;
+
+use std::{io, process::ExitCode};
+
+use tracing_subscriber::EnvFilter;
+
+use crate::{cli::Cli, failure::Failure};
+
+/// Stack of every thread that runs tasks, in bytes: deep statements recurse in the planner.
+const STACK_BYTES: usize = 8 << 20;
+
+/// Runs a command and says how it ended: 0 done, 1 the project or its data has errors, 2 usage, 3
+/// something is unavailable.
+#[must_use]
+pub fn run(cli: Cli) -> ExitCode {
+    log(cli.common.verbose);
+    let json = cli.common.json;
+    let ended = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_stack_size(STACK_BYTES)
+        .build()
+        .map_err(|error| Failure::unavailable(format!("start the runtime: {error}")))
+        .and_then(|runtime| {
+            // On a worker, whose stack is ours, and not on the main thread, whose stack is whatever
+            // the shell said.
+            let ended = runtime.block_on(async { tokio::spawn(commands::dispatch(cli)).await });
+            // Connections that never end, such as event feeds, do not hold the program up.
+            runtime.shutdown_background();
+            ended.unwrap_or_else(|panic| Err(Failure::defect(panic.to_string())))
+        });
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(json),
+    }
+}
+
+/// Logs go to stderr: warnings, more with `-v`, and what `HEADWATER_LOG` asks for.
+fn log(verbose: u8) {
+    let default = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter =
+        EnvFilter::try_from_env("HEADWATER_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    // A second subscriber in one process, as in tests, is not needed.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .try_init();
+}

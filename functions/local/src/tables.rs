@@ -1,0 +1,266 @@
+//! Status, reports, plans and rows as tables.
+
+use arrow::{
+    array::RecordBatch,
+    util::display::{ArrayFormatter, FormatOptions},
+};
+use comfy_table::{Cell, CellAlignment, Color, Table};
+use domain::Duration;
+use engine::{
+    cycle::Report,
+    explain::Step,
+    refresh::Refreshed,
+    status::{ModelStatus, Status},
+};
+use ports::{Error, Kind, Result};
+
+use crate::screen::{coloured, count, counted, number, right, span, table, text};
+
+/// Where every live model stands.
+#[must_use]
+pub fn models(status: &Status) -> Table {
+    let titles = [
+        "model",
+        "status",
+        "lag",
+        "rows",
+        "watermark",
+        "refreshes",
+        "last refresh",
+    ];
+    let mut table = table(&titles);
+    for model in &status.models {
+        table.add_row(vec![
+            text(&model.model),
+            state(model),
+            right(span(Duration::from_secs_f64(model.lag_seconds.max(0.0)))),
+            number(model.rows),
+            number(model.watermark),
+            number(model.refreshes),
+            text(clock_time(model.last_refresh.as_deref())),
+        ]);
+    }
+    table
+}
+
+/// Where every landing table stands.
+#[must_use]
+pub fn sources(status: &Status) -> Table {
+    let mut table = table(&[
+        "landing table",
+        "rows",
+        "sequence",
+        "commits",
+        "last advance",
+    ]);
+    for source in &status.sources {
+        table.add_row(vec![
+            text(&source.source),
+            number(source.rows),
+            number(source.watermark),
+            number(source.commits),
+            text(clock_time(source.advanced_at.as_deref())),
+        ]);
+    }
+    table
+}
+
+/// The last error of every model that has one, a line each.
+#[must_use]
+pub fn troubles(status: &Status) -> Vec<String> {
+    let trouble = |model: &ModelStatus| {
+        let error = model.last_error.as_ref()?;
+        let retry = model.retry_in_seconds.filter(|seconds| *seconds > 0.0);
+        let retry = retry
+            .map(|s| format!(" (next try in {})", span(Duration::from_secs_f64(s))))
+            .unwrap_or_default();
+        Some(format!("{}: {error}{retry}", model.model))
+    };
+    status.models.iter().filter_map(trouble).collect()
+}
+
+fn state(model: &ModelStatus) -> Cell {
+    let colour = match model.status {
+        "live" => Color::Green,
+        "failing" => Color::Red,
+        "paused" => Color::DarkGrey,
+        _ => Color::Yellow,
+    };
+    match &model.waiting_on {
+        Some(other) => coloured(format!("waiting on {other}"), colour),
+        None => coloured(model.status, colour),
+    }
+}
+
+/// The time of day of an RFC 3339 moment, in UTC, with its date when there is room for it:
+/// `2026-11-29 16:44:49`.
+fn clock_time(moment: Option<&str>) -> String {
+    match moment {
+        None => String::from("never"),
+        Some(moment) => moment.split('.').next().unwrap_or(moment).replace('T', " "),
+    }
+}
+
+/// What a cycle or a batch run did.
+#[must_use]
+pub fn report(report: &Report) -> Table {
+    let mut table = table(&[
+        "model",
+        "outcome",
+        "added",
+        "removed",
+        "rows",
+        "took",
+        "lag removed",
+    ]);
+    for (model, how) in &report.models {
+        let mut row = vec![text(model), outcome(how)];
+        if let Refreshed::Built {
+            added,
+            deleted,
+            rows,
+            lag_ms,
+            duration_ms,
+            ..
+        } = how
+        {
+            row.extend([number(*added), number(*deleted), number(*rows)]);
+            row.extend([*duration_ms, *lag_ms].map(|ms| right(span(Duration::from_millis(ms)))));
+        }
+        table.add_row(row);
+    }
+    table
+}
+
+fn outcome(how: &Refreshed) -> Cell {
+    match how {
+        Refreshed::Built { warnings, .. } if warnings.is_empty() => coloured("built", Color::Green),
+        Refreshed::Built { warnings, .. } => coloured(
+            format!("built, {}", counted(warnings.len() as u64, "warning")),
+            Color::Yellow,
+        ),
+        Refreshed::Idle => text("idle"),
+        Refreshed::Conflict => coloured("conflict", Color::Yellow),
+        Refreshed::Error { .. } => coloured("error", Color::Red),
+        Refreshed::AssertionFailed { .. } => coloured("assertion failed", Color::Red),
+        Refreshed::Held { reason } => coloured(format!("held: {reason}"), Color::Yellow),
+    }
+}
+
+/// What went wrong in a report: the model and the message, and whether it is an error.
+#[must_use]
+pub fn remarks(report: &Report) -> Vec<(String, bool)> {
+    let mut remarks = Vec::new();
+    for (model, how) in &report.models {
+        match how {
+            Refreshed::Built { warnings, .. } => {
+                remarks.extend(
+                    warnings
+                        .iter()
+                        .map(|warning| (format!("{model}: {warning}"), false)),
+                );
+            }
+            Refreshed::Error { message } | Refreshed::AssertionFailed { message } => {
+                remarks.push((format!("{model}: {message}"), true));
+            }
+            Refreshed::Idle | Refreshed::Conflict | Refreshed::Held { .. } => {}
+        }
+    }
+    remarks
+}
+
+/// How one refresh ended, on one line.
+#[must_use]
+pub fn sentence(model: &domain::TableName, how: &Refreshed) -> Option<String> {
+    match how {
+        Refreshed::Built {
+            added,
+            deleted,
+            rows,
+            lag_ms,
+            duration_ms,
+            ..
+        } => Some(format!(
+            "refreshed  {model}  +{} -{}, {} now, {}, lag {}",
+            count(*added),
+            count(*deleted),
+            counted(*rows, "row"),
+            span(Duration::from_millis(*duration_ms)),
+            span(Duration::from_millis(*lag_ms)),
+        )),
+        Refreshed::Error { message } => Some(format!("failed     {model}  {message}")),
+        Refreshed::AssertionFailed { message } => Some(format!("refused    {model}  {message}")),
+        Refreshed::Conflict => Some(format!("conflict   {model}  looked at again next cycle")),
+        Refreshed::Idle | Refreshed::Held { .. } => None,
+    }
+}
+
+/// What a run would do.
+#[must_use]
+pub fn plan(steps: &[Step]) -> Table {
+    let mut table = table(&["model", "action", "reason", "reads", "strategy"]);
+    for step in steps {
+        let colour = match step.action {
+            "idle" | "view" | "ephemeral" => Color::DarkGrey,
+            "held" => Color::Yellow,
+            _ => Color::Green,
+        };
+        table.add_row(vec![
+            text(&step.model),
+            coloured(step.action, colour),
+            text(&step.reason),
+            text(step.reads.join("\n")),
+            text(&step.strategy),
+        ]);
+    }
+    table
+}
+
+/// Rows of a statement.
+///
+/// # Errors
+/// `Invalid` for a column that has no form as text.
+pub fn rows(schema: &arrow::datatypes::Schema, batches: &[RecordBatch]) -> Result<Table> {
+    let titles: Vec<&str> = schema
+        .fields()
+        .iter()
+        .map(|field| field.name().as_str())
+        .collect();
+    let mut table = table(&titles);
+    let options = FormatOptions::default()
+        .with_display_error(true)
+        .with_null("NULL");
+    for batch in batches {
+        let columns: Vec<ArrayFormatter<'_>> = batch
+            .columns()
+            .iter()
+            .map(|column| ArrayFormatter::try_new(column.as_ref(), &options))
+            .collect::<std::result::Result<_, _>>()
+            .map_err(|error| Error::new(Kind::Invalid, "show", "rows").because(error))?;
+        for row in 0..batch.num_rows() {
+            table.add_row(columns.iter().zip(batch.columns()).map(|(shown, column)| {
+                let is_number = column.data_type().is_numeric();
+                let align = if is_number {
+                    CellAlignment::Right
+                } else {
+                    CellAlignment::Left
+                };
+                Cell::new(printable(&shown.value(row).to_string())).set_alignment(align)
+            }));
+        }
+    }
+    Ok(table)
+}
+
+/// Text that cannot move the cursor or end a table row: control characters are shown as escapes.
+fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            out.extend(c.escape_default())
+        } else {
+            out.push(c)
+        }
+    }
+    out
+}

@@ -1,0 +1,101 @@
+//! The ports of a program of one machine: SQLite, local files, a queue in the process.
+
+use std::{path::Path, sync::Arc};
+
+use domain::Project;
+use embedded::{
+    FileObjects, LogAlerts, MemoryObjects, SqliteState, SystemChance, SystemClock, WakingQueue,
+};
+use engine::World;
+use lake::{Lake, landing::LandingLake};
+use ports::{Objects, Result, State};
+use settings::{Settings, Warehouse};
+
+use crate::{failure::Failure, project};
+
+/// Opens the state store and the warehouse that `settings` name, creating what is not there, around
+/// a project.
+///
+/// # Errors
+/// `Corrupt` when the state file is not one; `Unavailable` when the disk refuses.
+pub fn open(settings: &Settings, project: Project) -> Result<World> {
+    let clock = Arc::new(SystemClock);
+    let chance = Arc::new(SystemChance);
+    let state: Arc<dyn State> = Arc::new(SqliteState::open(&settings.state)?);
+    let (objects, uri) = objects(&settings.warehouse)?;
+    let tables = Arc::new(Lake::new(
+        state.clone(),
+        objects.clone(),
+        uri,
+        chance.clone(),
+        clock.clone(),
+    ));
+    let landing = LandingLake::new(
+        state.clone(),
+        objects.clone(),
+        clock.clone(),
+        chance.clone(),
+    );
+    let limits = query::Settings {
+        memory: settings.query.memory,
+        spill: Some(spill(settings)),
+        threads: std::thread::available_parallelism().map_or(2, usize::from),
+    };
+    Ok(World {
+        state,
+        landing: Arc::new(landing),
+        query: query::engine(tables.clone(), objects, limits)?,
+        tables,
+        queue: Arc::new(WakingQueue::default()),
+        clock,
+        chance,
+        alerts: Arc::new(LogAlerts),
+        project: Arc::new(project),
+        live: Arc::new(settings.live.clone()),
+    })
+}
+
+/// Opens a project's world; a project with errors is refused.
+///
+/// # Errors
+/// Every error of the settings or of the models; what the ports answer.
+pub fn open_sound(settings: &Settings) -> Result<World, Failure> {
+    let project = project::load_sound(&settings.project)?;
+    Ok(open(settings, project)?)
+}
+
+/// Opens a project's world for reads and controls, which sound models allow whatever the others
+/// are.
+///
+/// # Errors
+/// When a file cannot be read; what the ports answer.
+pub fn open_any(settings: &Settings) -> Result<World, Failure> {
+    let (project, _) = project::load(&settings.project)?;
+    Ok(open(settings, project)?)
+}
+
+fn objects(warehouse: &Warehouse) -> Result<(Objects, String)> {
+    match warehouse {
+        Warehouse::Folder(folder) => {
+            let objects = FileObjects::open(folder)?;
+            Ok((Arc::new(objects), uri(folder)))
+        }
+        Warehouse::Memory => Ok((
+            Arc::new(MemoryObjects::default()),
+            String::from("memory://"),
+        )),
+    }
+}
+
+fn uri(folder: &Path) -> String {
+    format!("file://{}", folder.display())
+}
+
+/// Where statements that need more memory than they may use put the rest: on the disk of the state
+/// file, since the system's temporary folder is often memory itself.
+fn spill(settings: &Settings) -> std::path::PathBuf {
+    settings
+        .state
+        .parent()
+        .map_or_else(std::env::temp_dir, |folder| folder.join("spill"))
+}
