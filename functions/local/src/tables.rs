@@ -231,6 +231,7 @@ pub fn rows(schema: &arrow::datatypes::Schema, batches: &[RecordBatch]) -> Resul
         .with_display_error(true)
         .with_null("NULL");
     for batch in batches {
+        let batch = web::rows::readable(batch)?;
         let columns: Vec<ArrayFormatter<'_>> = batch
             .columns()
             .iter()

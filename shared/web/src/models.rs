@@ -34,7 +34,7 @@ pub(crate) async fn one(
     let project = &shared.world.project;
     let model = project.models.get(&name).ok_or_else(|| {
         let hint = project
-            .nearest(name.name())
+            .nearest(&name.to_string())
             .map(|near| format!("; did you mean `{near}`?"))
             .unwrap_or_default();
         Problem::new(StatusCode::NOT_FOUND, format!("no model `{name}`{hint}"))

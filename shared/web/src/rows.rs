@@ -7,16 +7,17 @@
 //! field, and lists and structs are text. Where two columns have one name, the later ones get a
 //! number in JSON and CSV: `id`, `id_2`.
 
+mod legible;
+
 use std::sync::Arc;
 
 use arrow::{
-    array::{ArrayRef, RecordBatch, StringArray},
+    array::RecordBatch,
     csv,
     datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
     error::ArrowError,
     ipc::writer::StreamWriter,
     json::{WriterBuilder, writer::JsonArray},
-    util::display::{ArrayFormatter, FormatOptions},
 };
 use bytes::Bytes;
 use futures::{StreamExt, stream, stream::BoxStream};
@@ -93,6 +94,7 @@ impl Encoder {
             Format::Json => {
                 let json = WriterBuilder::new()
                     .with_explicit_nulls(true)
+                    .with_encoder_factory(Arc::new(legible::RawJson))
                     .build::<_, JsonArray>(Vec::new());
                 (distinct(schema), Writer::Json(json))
             }
@@ -113,7 +115,10 @@ impl Encoder {
             }
             Writer::Csv => {
                 let none = RecordBatch::new_empty(Arc::clone(&self.schema));
-                csv_text(&legible(&none, &self.schema, DataType::is_nested)?, true)
+                csv_text(
+                    &legible::batch(&none, &self.schema, DataType::is_nested)?,
+                    true,
+                )
             }
             Writer::Arrow(writer) => {
                 let started =
@@ -127,11 +132,14 @@ impl Encoder {
         self.rows += batch.num_rows();
         match &mut self.writer {
             Writer::Json(writer) => {
-                let batch = legible(batch, &self.schema, is_beyond_json)?;
+                let batch = legible::batch(batch, &self.schema, legible::is_json)?;
                 writer.write(&batch).map_err(unencodable)?;
                 Ok(taken(writer.get_mut()))
             }
-            Writer::Csv => csv_text(&legible(batch, &self.schema, DataType::is_nested)?, false),
+            Writer::Csv => csv_text(
+                &legible::batch(batch, &self.schema, DataType::is_nested)?,
+                false,
+            ),
             Writer::Arrow(writer) => match writer {
                 Some(writer) => {
                     writer.write(batch).map_err(unencodable)?;
@@ -196,39 +204,12 @@ fn distinct(schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-fn is_beyond_json(kind: &DataType) -> bool {
-    matches!(kind, DataType::Union(_, _))
-}
-
-/// The batch with the columns that the format has no form for as text.
-fn legible(
-    batch: &RecordBatch,
-    schema: &SchemaRef,
-    beyond: fn(&DataType) -> bool,
-) -> Result<RecordBatch> {
-    let options = FormatOptions::default().with_display_error(true);
-    let mut columns: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns());
-    let mut fields = Vec::with_capacity(batch.num_columns());
-    for (field, column) in schema.fields().iter().zip(batch.columns()) {
-        if beyond(column.data_type()) {
-            let formatter = ArrayFormatter::try_new(column, &options).map_err(unencodable)?;
-            let nulls = column.logical_nulls();
-            let text = (0..column.len()).map(|row| {
-                nulls
-                    .as_ref()
-                    .is_none_or(|n| n.is_valid(row))
-                    .then(|| formatter.value(row).to_string())
-            });
-            columns.push(Arc::new(StringArray::from_iter(text)));
-        } else {
-            columns.push(Arc::clone(column));
-        }
-        let kind = columns[columns.len() - 1].data_type().clone();
-        fields.push(Field::new(field.name(), kind, true));
-    }
-    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
-        .map_err(unencodable)
+/// The batch with JSON values of any kind, which have no form of their own, as their text.
+///
+/// # Errors
+/// `Invalid` for a column that has no text.
+pub fn readable(batch: &RecordBatch) -> Result<RecordBatch> {
+    legible::batch(batch, &batch.schema(), legible::is_json)
 }
 
 fn columns(schema: &Schema) -> serde_json::Value {
@@ -266,6 +247,7 @@ pub fn kind(kind: &DataType) -> String {
         DataType::Timestamp(_, Some(_)) => "TIMESTAMP WITH TIME ZONE",
         DataType::Interval(_) => "INTERVAL",
         DataType::Null => "NULL",
+        DataType::Union(_, _) => "JSON",
         DataType::Decimal32(precision, scale)
         | DataType::Decimal64(precision, scale)
         | DataType::Decimal128(precision, scale)

@@ -149,3 +149,19 @@ async fn lag_counts_from_the_arrival_in_landing_across_hops() {
     assert_eq!(model(&lab, "bronze.ev").await.lag_seconds, 0.0);
     assert_eq!(model(&lab, "silver.ev").await.lag_seconds, 12.0);
 }
+
+#[test]
+fn use_cases_can_be_spawned() {
+    fn sendable<T: Send>(_: T) {}
+    let lab = lab();
+    let (world, name) = (&lab.world, table("bronze.ev"));
+    let statement = ports::query::Statement::new("SELECT 1");
+    sendable(cycle::run(world, &Silent));
+    sendable(engine::batch::run(world, &[], false, &Silent));
+    sendable(engine::explain::plan(world));
+    sendable(status::status(world, RunnerStatus::default()));
+    sendable(control::set_paused(world, &name, true));
+    sendable(control::refresh_now(world, &name));
+    sendable(control::advance(world, &name));
+    sendable(engine::read::query(world, &statement));
+}

@@ -1,4 +1,7 @@
-use arrow::array::{Decimal128Array, Float64Array, Int64Array, ListArray, UInt64Array};
+use arrow::array::{
+    ArrayRef, Decimal128Array, Float64Array, Int64Array, ListArray, StringArray, UInt64Array,
+    UnionArray,
+};
 use arrow::datatypes::Int64Type;
 use futures::{TryStreamExt, executor::block_on};
 
@@ -91,4 +94,37 @@ fn arrow_rows_come_back_as_they_were() {
             .collect::<Vec<_>>(),
         [batch()]
     );
+}
+
+#[test]
+fn json_values_of_any_kind_are_written_as_they_are() {
+    let columns: [(&str, ArrayRef); 3] = [
+        ("int", Arc::new(Int64Array::from(vec![7, 0, 0]))),
+        ("str", Arc::new(StringArray::from(vec!["", "a \"b\"", ""]))),
+        (
+            "object",
+            Arc::new(StringArray::from(vec!["", "", r#"{"a":[1]}"#])),
+        ),
+    ];
+    let fields = columns
+        .iter()
+        .map(|(n, c)| Field::new(*n, c.data_type().clone(), true));
+    let fields = arrow::datatypes::UnionFields::try_new([0, 1, 2], fields).expect("fields");
+    let arrays = columns
+        .iter()
+        .map(|(_, column)| Arc::clone(column))
+        .collect();
+    let union = UnionArray::try_new(fields, vec![0, 1, 2].into(), None, arrays).expect("a union");
+    let batch = RecordBatch::try_from_iter([("j", Arc::new(union) as ArrayRef)]).expect("a batch");
+    let rows = Rows {
+        schema: batch.schema(),
+        stream: stream::iter([Ok(batch)]).boxed(),
+    };
+    let chunks: Vec<Bytes> = block_on(encode(rows, Format::Json).try_collect()).expect("encodes");
+    let json: serde_json::Value = serde_json::from_slice(&chunks.concat()).expect("JSON");
+    assert_eq!(
+        json["rows"],
+        json!([{ "j": 7 }, { "j": "a \"b\"" }, { "j": { "a": [1] } }])
+    );
+    assert_eq!(json["columns"][0]["type"], "JSON");
 }

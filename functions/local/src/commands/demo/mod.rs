@@ -69,11 +69,12 @@ pub(super) async fn demo(
     let (stage, stop) = open(settings).await?;
     let mut poster = Poster::new(&stage.url, how);
     let progress = poster.progress();
+    let mut canvas = Canvas::default();
     let started = Instant::now();
     let played = async {
         tokio::select! {
             ended = poster.run(&stage.freshness) => ended?,
-            ended = show(context, &stage, &progress, started) => ended?,
+            ended = show(context, &stage, &progress, &mut canvas, started) => ended?,
             () = interrupted() => {}
         }
         settle(&stage).await
@@ -85,6 +86,8 @@ pub(super) async fn demo(
     stop.cancel();
     stage.runner.stop().await;
     settled?;
+    // The last picture takes the place of the one before.
+    canvas.draw("")?;
     conclude(context, &stage, &progress, started, folder).await
 }
 
@@ -122,13 +125,13 @@ async fn show(
     context: &Context,
     stage: &Stage,
     progress: &poster::Progress,
+    canvas: &mut Canvas,
     started: Instant,
 ) -> Result<(), Failure> {
     let is_drawn = is_terminal() && !context.json;
     if !context.json && !is_drawn {
         say(&format!("status page  {}", stage.url))?;
     }
-    let mut canvas = Canvas::default();
     loop {
         tokio::time::sleep(if is_drawn { FRAME } else { LINE }).await;
         let status = status(stage).await?;

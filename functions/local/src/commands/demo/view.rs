@@ -19,19 +19,12 @@ pub(super) fn block(
     gold: &[Group],
     started: Instant,
 ) -> String {
-    let head = format!(
-        "status page  {}    {} so far",
-        stage.url,
-        span(started.elapsed())
-    );
-    [
-        head,
-        events(progress),
-        layers(status),
-        groups(gold),
-        freshness(stage),
-    ]
-    .join("\n")
+    let elapsed = span(started.elapsed());
+    let picture = picture(stage, status, progress, gold);
+    format!(
+        "status page  {}    {elapsed} so far\n\n{picture}",
+        stage.url
+    )
 }
 
 /// One line, where there is no terminal to draw on.
@@ -69,22 +62,24 @@ pub(super) fn end(
     gold: &[Group],
     is_equal: bool,
 ) -> String {
+    let events_total = counted(progress.drawn().total(), "event");
     let verdict = match is_equal {
-        true => format!(
-            "gold equals the query run from scratch over {}: yes",
-            counted(progress.drawn().total(), "event")
-        ),
-        false => String::from("gold equals the query run from scratch: NO"),
+        true => format!("gold equals the query run from scratch over {events_total}"),
+        false => format!("gold is NOT what the query gives from scratch over {events_total}"),
     };
+    let tables = picture(stage, status, progress, gold);
+    format!("{tables}\n{verdict}")
+}
+
+/// Events, layers, groups and freshness, apart from each other.
+fn picture(stage: &Stage, status: &Status, progress: &Progress, gold: &[Group]) -> String {
     [
-        "",
-        &events(progress),
-        &layers(status),
-        &groups(gold),
-        &freshness(stage),
-        &verdict,
+        events(progress),
+        layers(status),
+        groups(gold),
+        freshness(stage),
     ]
-    .join("\n")
+    .join("\n\n")
 }
 
 /// The end of it, for programs.
@@ -108,7 +103,7 @@ pub(super) fn summary(
         "posts": progress.posts(),
         "seconds": started.elapsed().as_secs_f64(),
         "rows": rows,
-        "gold": gold,
+        "gold": gold.iter().map(group).collect::<Vec<_>>(),
         "freshness_ms": {
             "posts": figures.posts,
             "p50": figures.p50.as_secs_f64() * 1_000.0,
@@ -117,6 +112,16 @@ pub(super) fn summary(
         },
         "equals_recompute": is_equal,
     })
+}
+
+/// A group as an object; figures keep their digits.
+fn group(group: &Group) -> Value {
+    let figure = |at: usize| {
+        group
+            .get(at)
+            .and_then(|text| serde_json::from_str::<Value>(text).ok())
+    };
+    json!({ "region": group.first(), "orders": figure(1), "revenue": figure(2) })
 }
 
 fn events(progress: &Progress) -> String {

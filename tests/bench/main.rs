@@ -1,0 +1,83 @@
+//! The benchmarks: one command, JSON on stdout, progress on stderr.
+//!
+//! ```console
+//! $ cargo run --release -p tests --bin bench -- [--quick] [--only freshness|ingest|merge|peer]
+//! ```
+//!
+//! Everything runs on this machine: the real program as a child process, or its crates on files. The peer is measured
+//! in the same run when `HEADWATER_PEER_PYTHON` names a Python that has it.
+
+mod freshness;
+mod ingest;
+mod merge;
+mod peer;
+mod sample;
+
+use anyhow::{Result, bail};
+use serde_json::{Map, Value, json};
+
+/// What was asked for.
+#[derive(Clone, Debug, Default)]
+struct Options {
+    quick: bool,
+    only: Option<String>,
+}
+
+const NAMES: [&str; 4] = ["freshness", "ingest", "merge", "peer"];
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, rest @ ..] = arguments.as_slice()
+        && flag == "--merge-child"
+    {
+        return merge::child(rest);
+    }
+    let options = parse(&arguments)?;
+    let mut results = Map::new();
+    for name in NAMES {
+        if options.only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
+        eprintln!("{name}");
+        let result = match name {
+            "freshness" => freshness::run(&options),
+            "ingest" => ingest::run(&options),
+            "merge" => merge::run(&options),
+            _ => peer::run(&options),
+        };
+        // One that fails does not take the others with it.
+        results.insert(name.to_owned(), result.unwrap_or_else(|error| json!({ "error": format!("{error:#}") })));
+    }
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let all = json!({ "quick": options.quick, "cores": cores, "results": results });
+    println!("{}", serde_json::to_string_pretty(&all)?);
+    if results_failed(&all["results"]) {
+        bail!("a benchmark failed; see its `error`");
+    }
+    Ok(())
+}
+
+fn results_failed(results: &Value) -> bool {
+    results.as_object().is_some_and(|all| all.values().any(|result| result.get("error").is_some()))
+}
+
+fn parse(arguments: &[String]) -> Result<Options> {
+    let mut options = Options::default();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--quick" => options.quick = true,
+            "--only" => match arguments.next() {
+                Some(name) if NAMES.contains(&name.as_str()) => options.only = Some(name.clone()),
+                other => bail!("--only takes one of {NAMES:?}, not {other:?}"),
+            },
+            other => bail!("`{other}`: usage: bench [--quick] [--only NAME], NAME one of {NAMES:?}"),
+        }
+    }
+    Ok(options)
+}
+
+/// Runs a future to its end.
+fn block_on<T>(run: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run)
+}

@@ -1,0 +1,124 @@
+//! The program's routes over a world, called without a socket.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anyhow::{Result, anyhow, bail};
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+};
+use engine::{cycle, runner::Runner};
+use hyper::Request;
+use serde_json::Value;
+use settings::Settings;
+use tower::ServiceExt;
+
+use crate::{
+    case::{Cells, ModelText},
+    http::Answer,
+    rows,
+    world::{Adapter, Lab},
+};
+
+/// Largest answer that is read.
+const ANSWER_MAX: usize = 256 << 20;
+
+/// Routes over a world.
+#[derive(Debug)]
+pub struct Site {
+    /// The world.
+    pub lab: Lab,
+    /// Its runner, not started.
+    pub runner: Runner,
+    router: Router,
+}
+
+impl Site {
+    /// Routes over a world, under the settings of a `headwater.yml`.
+    ///
+    /// # Errors
+    /// All complaints about the settings.
+    pub fn new(lab: Lab, settings: &str) -> Result<Self> {
+        let settings = Settings::parse("project".as_ref(), settings, &BTreeMap::new())
+            .map_err(|all| anyhow!("settings: {all:?}"))?;
+        let runner = Runner::new(lab.world.clone());
+        let app = web::App { world: lab.world.clone(), runner: runner.clone(), settings: Arc::new(settings) };
+        Ok(Self { lab, runner, router: web::router(app) })
+    }
+
+    /// Routes over a fresh world in memory.
+    ///
+    /// # Errors
+    /// As [`Site::new`], and for models that do not load.
+    pub fn in_memory(models: &[ModelText], settings: &str) -> Result<Self> {
+        Self::new(Lab::new(Adapter::Memory, models, domain::LiveSettings::default())?, settings)
+    }
+
+    /// Sends one request.
+    ///
+    /// # Errors
+    /// When the request cannot be built.
+    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Result<Answer> {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = self.router.clone().oneshot(request.body(body.into())?).await?;
+        let status = response.status().as_u16();
+        Ok(Answer { status, body: to_bytes(response.into_body(), ANSWER_MAX).await? })
+    }
+
+    /// Posts one event to a webhook and asks for 202.
+    ///
+    /// # Errors
+    /// When the answer is another one.
+    pub async fn event(&self, source: &str, body: impl Into<Body>) -> Result<Value> {
+        let answer = self.webhook(source, body).await?;
+        if answer.status != 202 {
+            bail!("answered {} {}", answer.status, answer.text());
+        }
+        answer.json()
+    }
+
+    /// Posts one event to a webhook.
+    ///
+    /// # Errors
+    /// When the request cannot be built.
+    pub async fn webhook(&self, source: &str, body: impl Into<Body>) -> Result<Answer> {
+        let path = format!("/api/ingest/webhook/{source}");
+        self.send("POST", &path, &[("content-type", "application/json")], body).await
+    }
+
+    /// Reads with `POST /api/query`.
+    ///
+    /// # Errors
+    /// When the request cannot be built.
+    pub async fn query(&self, sql: &str) -> Result<Answer> {
+        let body = serde_json::json!({ "sql": sql }).to_string();
+        let headers = [("content-type", "application/json"), ("accept", "application/json")];
+        self.send("POST", "/api/query", &headers, body).await
+    }
+
+    /// Reads as cells.
+    ///
+    /// # Errors
+    /// What the engine answers.
+    pub async fn cells(&self, sql: &str) -> Result<Cells> {
+        rows::query(&self.lab.world, sql).await
+    }
+
+    /// Runs one cycle and asks that no model failed.
+    ///
+    /// # Errors
+    /// The models that failed.
+    pub async fn cycle(&self) -> Result<()> {
+        let report = cycle::run(&self.lab.world, &cycle::Silent).await.map_err(|error| rows::chain(&error))?;
+        for (model, how) in report.models {
+            let how = serde_json::to_value(how)?;
+            if how["outcome"] != "built" && how["outcome"] != "idle" {
+                bail!("`{model}` ended {how}");
+            }
+        }
+        Ok(())
+    }
+}

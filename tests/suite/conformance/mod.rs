@@ -1,0 +1,140 @@
+//! Conformance: every case of the shared folder and of `tests/cases`, one outcome per case and adapter.
+//!
+//! A case that does not pass yet is listed in `conformance-exceptions.txt` with its reason. The list is checked both
+//! ways: a listed case that passes fails the suite, and so does a name that no case has.
+
+mod delivery;
+mod http;
+mod live;
+mod model;
+mod schedule;
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use libtest_mimic::Trial;
+use tests::{
+    case::{Case, Kind},
+    world::Adapter,
+};
+
+use crate::plain::{block_on, test};
+
+/// When set, the shared folder must be there.
+const REQUIRED: &str = "HEADWATER_CONFORMANCE_REQUIRED";
+
+fn shared() -> Option<PathBuf> {
+    tests::folder_of("HEADWATER_CONFORMANCE", "../shared/conformance")
+}
+
+fn exceptions_file() -> PathBuf {
+    tests::root().join("tests/conformance-exceptions.txt")
+}
+
+/// All tests of this family.
+pub(crate) fn trials() -> Vec<Trial> {
+    let exceptions = exceptions().unwrap_or_default();
+    let mut trials = vec![
+        test("conformance::the_shared_cases_are_there_when_required", shared_cases_are_there),
+        test("conformance::every_exception_names_a_case_and_a_reason", exceptions_name_cases),
+    ];
+    for path in files() {
+        let Some(id) = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()) else { continue };
+        match Case::read(&path) {
+            Ok(case) => {
+                for (name, adapter) in variants(&case) {
+                    let case = case.clone();
+                    let listed = exceptions.get(&id).cloned();
+                    trials.push(test(name, move || judge(replay(&case, adapter), listed.as_deref())));
+                }
+            }
+            Err(error) => trials.push(test(format!("conformance::{id}"), move || Err(error))),
+        }
+    }
+    trials
+}
+
+/// Cases of the shared folder, if it is there, and our own.
+fn files() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for folder in shared().into_iter().chain([tests::root().join("tests/cases")]) {
+        let Ok(entries) = fs::read_dir(folder) else { continue };
+        files.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.extension() == Some("json".as_ref())));
+    }
+    files.sort();
+    files
+}
+
+fn variants(case: &Case) -> Vec<(String, Adapter)> {
+    let id = &case.id;
+    match case.kind {
+        Kind::Live(_) | Kind::Delivery(_) | Kind::Http(_) => Adapter::ALL
+            .into_iter()
+            .map(|adapter| (format!("conformance::{id}::{}", adapter.name()), adapter))
+            .collect(),
+        Kind::Validate { .. }
+        | Kind::ConfigParse { .. }
+        | Kind::Schedule(_)
+        | Kind::Materialize {}
+        | Kind::Fingerprint {}
+        | Kind::Facade {} => vec![(format!("conformance::{id}"), Adapter::Memory)],
+    }
+}
+
+fn replay(case: &Case, adapter: Adapter) -> Result<()> {
+    match &case.kind {
+        Kind::Live(live) => block_on(live::replay(live, adapter)),
+        Kind::Delivery(live) => block_on(delivery::replay(live, adapter)),
+        Kind::Http(http) => block_on(http::replay(http, adapter)),
+        Kind::Validate { cases } => model::validate(cases),
+        Kind::ConfigParse { cases } => model::parse(cases),
+        Kind::Schedule(schedule) => schedule::replay(schedule),
+        Kind::Materialize {} | Kind::Fingerprint {} | Kind::Facade {} => bail!("entries are not part of this program yet"),
+    }
+    .with_context(|| format!("{}: {}", case.id, case.title))
+}
+
+/// A listed case has to fail, any other has to pass.
+fn judge(outcome: Result<()>, listed: Option<&str>) -> Result<()> {
+    match (outcome, listed) {
+        (outcome, None) => outcome,
+        (Ok(()), Some(reason)) => bail!("passes, but is listed as an exception ({reason}): take it off the list"),
+        (Err(error), Some(reason)) => {
+            println!("exception: {reason}: {error:#}");
+            Ok(())
+        }
+    }
+}
+
+/// Exceptions: case to reason.
+fn exceptions() -> Result<BTreeMap<String, String>> {
+    let path = exceptions_file();
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let mut all = BTreeMap::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (id, reason) = line.split_once(char::is_whitespace).with_context(|| format!("`{line}` has no reason"))?;
+        ensure!(!reason.trim().is_empty(), "`{line}` has no reason");
+        let before = all.insert(id.to_owned(), reason.trim().to_owned());
+        ensure!(before.is_none(), "`{id}` is listed twice");
+    }
+    Ok(all)
+}
+
+fn shared_cases_are_there() -> Result<()> {
+    ensure!(shared().is_some() || !tests::is_set(REQUIRED), "no conformance folder, and {REQUIRED} is set");
+    Ok(())
+}
+
+fn exceptions_name_cases() -> Result<()> {
+    let exceptions = exceptions()?;
+    if shared().is_none() {
+        println!("the shared cases are absent: names are not checked");
+        return Ok(());
+    }
+    let files = files();
+    for id in exceptions.keys() {
+        let known = files.iter().any(|path| path.file_stem().is_some_and(|stem| stem.to_string_lossy() == *id));
+        ensure!(known, "`{id}` is listed as an exception, but there is no such case");
+    }
+    Ok(())
+}
