@@ -40,11 +40,17 @@ async fn measure(settings: &str, samples: u64) -> Result<Value> {
         let acknowledged = started.elapsed();
         loop {
             // Until the first cycle there is no such table.
-            let rows = client.query("SELECT orders FROM gold.revenue WHERE region = 'eu'").await.unwrap_or_default();
+            let rows = client
+                .query("SELECT orders FROM gold.revenue WHERE region = 'eu'")
+                .await
+                .unwrap_or_default();
             if rows.first().is_some_and(|row| row["orders"] == total) {
                 break;
             }
-            ensure!(started.elapsed() < SAMPLE_MAX, "event {total} never reached gold: {rows:?}");
+            ensure!(
+                started.elapsed() < SAMPLE_MAX,
+                "event {total} never reached gold: {rows:?}"
+            );
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
         if total > 1 {
@@ -52,6 +58,8 @@ async fn measure(settings: &str, samples: u64) -> Result<Value> {
             answered.push(acknowledged);
         }
     }
-    Ok(json!({ "visible_in_gold": summary(visible), "post_answered": summary(answered),
-        "memory_peak_mib": served.memory_peak().map(|bytes| bytes >> 20) }))
+    Ok(
+        json!({ "visible_in_gold": summary(visible), "post_answered": summary(answered),
+        "memory_peak_mib": served.memory_peak().map(|bytes| bytes >> 20) }),
+    )
 }

@@ -31,8 +31,18 @@ const BODY_EVENTS: u64 = 10_000;
 
 pub(crate) fn run(options: &Options) -> Result<Value> {
     let time = Duration::from_secs(if options.quick { 3 } else { 10 });
-    let single = Load { connections: CONNECTIONS, events: 1, kind: "application/json", time };
-    let bodies = Load { connections: BODY_CONNECTIONS, events: BODY_EVENTS, kind: "application/x-ndjson", time };
+    let single = Load {
+        connections: CONNECTIONS,
+        events: 1,
+        kind: "application/json",
+        time,
+    };
+    let bodies = Load {
+        connections: BODY_CONNECTIONS,
+        events: BODY_EVENTS,
+        kind: "application/x-ndjson",
+        time,
+    };
     Ok(json!({
         "single_events": block_on(measure(single, &[]))?,
         "single_events_with_live_models": block_on(measure(single, &json_chain()))?,
@@ -54,19 +64,29 @@ async fn measure(load: Load, models: &[ModelText]) -> Result<Value> {
     let served = Served::start(folder.path(), &[]).await?;
     let next = Arc::new(AtomicU64::new(0));
     let started = Instant::now();
-    let posters: Vec<_> =
-        (0..load.connections).map(|_| tokio::spawn(post(load, served.address.clone(), next.clone()))).collect();
+    let posters: Vec<_> = (0..load.connections)
+        .map(|_| tokio::spawn(post(load, served.address.clone(), next.clone())))
+        .collect();
     let mut latencies = Vec::new();
     for poster in posters {
         latencies.extend(poster.await??);
     }
     let elapsed = started.elapsed();
     let accepted = latencies.len() as u64 * load.events;
-    let stored = served.client().query("SELECT COUNT(*) AS n FROM landing.orders").await?;
-    ensure!(stored[0]["n"] == accepted, "{accepted} acknowledged, {} stored", stored[0]["n"]);
-    Ok(json!({ "connections": load.connections, "events_per_body": load.events, "accepted": accepted,
+    let stored = served
+        .client()
+        .query("SELECT COUNT(*) AS n FROM landing.orders")
+        .await?;
+    ensure!(
+        stored[0]["n"] == accepted,
+        "{accepted} acknowledged, {} stored",
+        stored[0]["n"]
+    );
+    Ok(
+        json!({ "connections": load.connections, "events_per_body": load.events, "accepted": accepted,
         "events_per_s": rate(accepted, elapsed), "post": summary(latencies), "seconds": elapsed.as_secs_f64(),
-        "memory_peak_mib": served.memory_peak().map(|bytes| bytes >> 20) }))
+        "memory_peak_mib": served.memory_peak().map(|bytes| bytes >> 20) }),
+    )
 }
 
 /// Posts over one connection until the time is over; how long each answer took.
@@ -88,7 +108,11 @@ async fn post(load: Load, address: String, next: Arc<AtomicU64>) -> Result<Vec<D
         let response = sender.send_request(request).await?;
         let status = response.status();
         let answer = response.into_body().collect().await?.to_bytes();
-        ensure!(status == 202, "{status} {}", String::from_utf8_lossy(&answer));
+        ensure!(
+            status == 202,
+            "{status} {}",
+            String::from_utf8_lossy(&answer)
+        );
         latencies.push(started.elapsed());
     }
     drop(sender);
@@ -102,7 +126,11 @@ fn body(first: u64, events: u64) -> Bytes {
     for id in first..first + events {
         let line = if id + 1 < first + events { "\n" } else { "" };
         // Writing to a String cannot fail.
-        let _ = write!(text, r#"{{"order_id":{id},"amount":1.0,"region":"r{}"}}{line}"#, id % 50);
+        let _ = write!(
+            text,
+            r#"{{"order_id":{id},"amount":1.0,"region":"r{}"}}{line}"#,
+            id % 50
+        );
     }
     Bytes::from(text)
 }

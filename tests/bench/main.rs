@@ -46,7 +46,10 @@ fn main() -> Result<()> {
             _ => peer::run(&options),
         };
         // One that fails does not take the others with it.
-        results.insert(name.to_owned(), result.unwrap_or_else(|error| json!({ "error": format!("{error:#}") })));
+        results.insert(
+            name.to_owned(),
+            result.unwrap_or_else(|error| json!({ "error": format!("{error:#}") })),
+        );
     }
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let all = json!({ "quick": options.quick, "cores": cores, "results": results });
@@ -58,7 +61,9 @@ fn main() -> Result<()> {
 }
 
 fn results_failed(results: &Value) -> bool {
-    results.as_object().is_some_and(|all| all.values().any(|result| result.get("error").is_some()))
+    results
+        .as_object()
+        .is_some_and(|all| all.values().any(|result| result.get("error").is_some()))
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
@@ -71,7 +76,9 @@ fn parse(arguments: &[String]) -> Result<Options> {
                 Some(name) if NAMES.contains(&name.as_str()) => options.only = Some(name.clone()),
                 other => bail!("--only takes one of {NAMES:?}, not {other:?}"),
             },
-            other => bail!("`{other}`: usage: bench [--quick] [--only NAME], NAME one of {NAMES:?}"),
+            other => {
+                bail!("`{other}`: usage: bench [--quick] [--only NAME], NAME one of {NAMES:?}")
+            }
         }
     }
     Ok(options)
@@ -79,5 +86,8 @@ fn parse(arguments: &[String]) -> Result<Options> {
 
 /// Runs a future to its end.
 fn block_on<T>(run: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run)
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(run)
 }

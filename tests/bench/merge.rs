@@ -30,7 +30,11 @@ const LOAD_ROWS: i64 = 100_000;
 const BATCH_ROWS: i64 = 10_000;
 
 pub(crate) fn run(options: &Options) -> Result<Value> {
-    let sizes: &[i64] = if options.quick { &[1_000_000] } else { &[1_000_000, 5_000_000] };
+    let sizes: &[i64] = if options.quick {
+        &[1_000_000]
+    } else {
+        &[1_000_000, 5_000_000]
+    };
     let rounds = if options.quick { 5 } else { 12 };
     let mut results = Vec::new();
     for size in sizes {
@@ -46,7 +50,9 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
 
 /// One size, in this process: `ROWS ROUNDS`.
 pub(crate) fn child(arguments: &[String]) -> Result<()> {
-    let [existing, rounds] = arguments else { anyhow::bail!("--merge-child ROWS ROUNDS") };
+    let [existing, rounds] = arguments else {
+        anyhow::bail!("--merge-child ROWS ROUNDS")
+    };
     let result = block_on(measure(existing.parse()?, rounds.parse()?))?;
     println!("{result}");
     Ok(())
@@ -61,14 +67,23 @@ struct Watch {
 
 impl cycle::Observer for Watch {
     fn started(&self, model: &TableName) {
-        self.started.lock().unwrap_or_else(PoisonError::into_inner).insert(model.clone(), Instant::now());
+        self.started
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(model.clone(), Instant::now());
     }
 
     fn ended(&self, model: &TableName, _: &Refreshed) {
-        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).remove(model);
+        let started = self
+            .started
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(model);
         if let Some(started) = started {
             let mut took = self.took.lock().unwrap_or_else(PoisonError::into_inner);
-            took.entry(model.clone()).or_default().push(started.elapsed());
+            took.entry(model.clone())
+                .or_default()
+                .push(started.elapsed());
         }
     }
 }
@@ -80,7 +95,12 @@ async fn measure(existing: i64, rounds: i64) -> Result<Value> {
     let started = Instant::now();
     for from in (0..existing).step_by(usize::try_from(LOAD_ROWS)?) {
         let keys = from..(from + LOAD_ROWS).min(existing);
-        append(&world, &orders, keys.map(|key| (key, key % 1_000)).collect()).await?;
+        append(
+            &world,
+            &orders,
+            keys.map(|key| (key, key % 1_000)).collect(),
+        )
+        .await?;
     }
     let landed = started.elapsed();
     cycle(&world, &cycle::Silent).await?;
@@ -92,21 +112,41 @@ async fn measure(existing: i64, rounds: i64) -> Result<Value> {
     let mut next = existing;
     for round in 0..rounds {
         // As the peer's own benchmark draws them: every other row updates a scattered key.
-        let upsert = |i: i64| if i % 2 == 0 { (i * 7_919 + round) % existing } else { next + i };
+        let upsert = |i: i64| {
+            if i % 2 == 0 {
+                (i * 7_919 + round) % existing
+            } else {
+                next + i
+            }
+        };
         let started = Instant::now();
-        append(&world, &orders, (0..BATCH_ROWS).map(|i| (upsert(i), i % 777)).collect()).await?;
+        append(
+            &world,
+            &orders,
+            (0..BATCH_ROWS).map(|i| (upsert(i), i % 777)).collect(),
+        )
+        .await?;
         landings.push(started.elapsed());
         next += BATCH_ROWS;
         let started = Instant::now();
         cycle(&world, &watch).await?;
         whole.push(started.elapsed());
     }
-    let took = watch.took.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let of = |name: &str| took.iter().find(|(model, _)| model.to_string() == name).map(|(_, all)| summary(all.clone()));
-    Ok(json!({ "existing_rows": existing, "batch_rows": BATCH_ROWS, "landing_s": landed.as_secs_f64(),
+    let took = watch
+        .took
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    let of = |name: &str| {
+        took.iter()
+            .find(|(model, _)| model.to_string() == name)
+            .map(|(_, all)| summary(all.clone()))
+    };
+    Ok(
+        json!({ "existing_rows": existing, "batch_rows": BATCH_ROWS, "landing_s": landed.as_secs_f64(),
         "first_build_s": built.as_secs_f64(), "landing_commit": summary(landings), "silver_refresh": of("silver.orders"),
         "gold_refresh": of("gold.revenue"), "cycle": summary(whole),
-        "memory_peak_mib": { "first_build": memory_initial, "refreshes": memory_peak() } }))
+        "memory_peak_mib": { "first_build": memory_initial, "refreshes": memory_peak() } }),
+    )
 }
 
 fn world(folder: &std::path::Path) -> Result<World> {
@@ -116,13 +156,29 @@ fn world(folder: &std::path::Path) -> Result<World> {
     let clock = Arc::new(embedded::SystemClock);
     let chance = Arc::new(embedded::SystemChance);
     let uri = file_uri(&warehouse);
-    let tables = Arc::new(lake::Lake::new(state.clone(), objects.clone(), &uri, chance.clone(), clock.clone()));
-    let landing = lake::landing::LandingLake::new(state.clone(), objects.clone(), clock.clone(), chance.clone());
-    let settings = query::Settings { memory: 256 << 20, spill: Some(folder.join("spill")), threads: 2 };
+    let tables = Arc::new(lake::Lake::new(
+        state.clone(),
+        objects.clone(),
+        uri,
+        chance.clone(),
+        clock.clone(),
+    ));
+    let landing = lake::landing::LandingLake::new(
+        state.clone(),
+        objects.clone(),
+        clock.clone(),
+        chance.clone(),
+    );
+    let settings = query::Settings {
+        memory: 256 << 20,
+        spill: Some(folder.join("spill")),
+        threads: 2,
+    };
     Ok(World {
         state,
         landing: Arc::new(landing),
-        query: query::engine(tables.clone(), objects, settings).map_err(|error| tests::rows::chain(&error))?,
+        query: query::engine(tables.clone(), objects, settings)
+            .map_err(|error| tests::rows::chain(&error))?,
         tables,
         queue: Arc::new(embedded::WakingQueue::new()),
         clock,
@@ -136,30 +192,68 @@ fn world(folder: &std::path::Path) -> Result<World> {
 async fn append(world: &World, orders: &TableName, rows: Vec<(i64, i64)>) -> Result<()> {
     let keys: Int64Array = rows.iter().map(|(key, _)| *key).collect();
     #[expect(clippy::cast_precision_loss, reason = "below a thousand")]
-    let amounts: Float64Array = rows.iter().map(|(_, amount)| Some(*amount as f64)).collect();
-    let regions: StringArray = rows.iter().map(|(key, _)| Some(format!("r{}", key % 50))).collect();
-    let fields = [("order_id", DataType::Int64), ("amount", DataType::Float64), ("region", DataType::Utf8)];
-    let fields: Vec<_> = fields.into_iter().map(|(name, kind)| Field::new(name, kind, true)).collect();
+    let amounts: Float64Array = rows
+        .iter()
+        .map(|(_, amount)| Some(*amount as f64))
+        .collect();
+    let regions: StringArray = rows
+        .iter()
+        .map(|(key, _)| Some(format!("r{}", key % 50)))
+        .collect();
+    let fields = [
+        ("order_id", DataType::Int64),
+        ("amount", DataType::Float64),
+        ("region", DataType::Utf8),
+    ];
+    let fields: Vec<_> = fields
+        .into_iter()
+        .map(|(name, kind)| Field::new(name, kind, true))
+        .collect();
     let columns: Vec<ArrayRef> = vec![Arc::new(keys), Arc::new(amounts), Arc::new(regions)];
     let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
-    let append = Append { table: orders.clone(), rows, origin_at: world.clock.now(), key: None };
-    world.landing.append(append).await.map_err(|error| tests::rows::chain(&error))?;
+    let append = Append {
+        table: orders.clone(),
+        rows,
+        origin_at: world.clock.now(),
+        key: None,
+    };
+    world
+        .landing
+        .append(append)
+        .await
+        .map_err(|error| tests::rows::chain(&error))?;
     Ok(())
 }
 
 async fn cycle(world: &World, observer: &dyn cycle::Observer) -> Result<()> {
-    let report = cycle::run(world, observer).await.map_err(|error| tests::rows::chain(&error))?;
+    let report = cycle::run(world, observer)
+        .await
+        .map_err(|error| tests::rows::chain(&error))?;
     for (model, how) in report.models {
-        ensure!(matches!(how, Refreshed::Built { .. }), "`{model}` ended {how:?}");
+        ensure!(
+            matches!(how, Refreshed::Built { .. }),
+            "`{model}` ended {how:?}"
+        );
     }
     Ok(())
 }
 
 /// The most memory this process held since the last reset, MiB, where the system tells.
 fn memory_peak() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").context("status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? / 1024)
+    let status = std::fs::read_to_string("/proc/self/status")
+        .context("status")
+        .ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(
+        line.trim()
+            .trim_end_matches("kB")
+            .trim()
+            .parse::<u64>()
+            .ok()?
+            / 1024,
+    )
 }
 
 fn reset_memory_peak() {

@@ -12,7 +12,9 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
         return Ok(json!({ "peer": "not installed: HEADWATER_PEER_PYTHON names no Python" }));
     };
     let Some(scripts) = tests::folder_of("HEADWATER_PEER", "../shared/peers/havn") else {
-        return Ok(json!({ "peer": "its scripts are not beside the repository: HEADWATER_PEER names no folder" }));
+        return Ok(
+            json!({ "peer": "its scripts are not beside the repository: HEADWATER_PEER names no folder" }),
+        );
     };
     let full: &[&[&str]] = &[
         &["bench_latency.py", "default", "12"],
@@ -23,8 +25,11 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
         &["bench_refresh.py", "1000000", "10000", "5"],
         &["bench_refresh.py", "5000000", "10000", "3"],
     ];
-    let quick: &[&[&str]] =
-        &[&["bench_latency.py", "flush", "8"], &["bench_ingest.py", "8", "5"], &["bench_refresh.py", "1000000", "10000", "3"]];
+    let quick: &[&[&str]] = &[
+        &["bench_latency.py", "flush", "8"],
+        &["bench_ingest.py", "8", "5"],
+        &["bench_refresh.py", "1000000", "10000", "3"],
+    ];
     let results = tempfile::tempdir()?;
     let file = results.path().join("results.jsonl");
     for script in if options.quick { quick } else { full } {
@@ -36,8 +41,15 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
             .env("PYTHONPATH", scripts.join("offline_shim"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .output()?;
-        ensure!(output.status.success(), "{script:?}: {}", String::from_utf8_lossy(&output.stderr));
+        ensure!(
+            output.status.success(),
+            "{script:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     let lines = std::fs::read_to_string(file)?;
-    Ok(lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).collect())
+    Ok(lines
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .collect())
 }

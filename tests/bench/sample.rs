@@ -9,7 +9,12 @@ use tests::case::ModelText;
 pub(crate) fn summary(mut samples: Vec<Duration>) -> Value {
     samples.sort();
     let ms = |at: f64| {
-        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "an index"
+        )]
         let index = (at * (samples.len().saturating_sub(1)) as f64).round() as usize;
         let micros = samples.get(index).map_or(0, Duration::as_micros);
         (u32::try_from(micros / 10).map_or(f64::MAX, f64::from)) / 100.0
@@ -23,21 +28,38 @@ pub(crate) fn rate(count: u64, time: Duration) -> u64 {
 }
 
 fn model(name: &str, keys: &[(&str, &str)], sql: &str) -> ModelText {
-    let mut config: BTreeMap<String, String> =
-        keys.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let mut config: BTreeMap<String, String> = keys
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect();
     config.insert("materialized".into(), "incremental".into());
     config.insert("live".into(), "true".into());
-    ModelText { name: name.to_owned(), config, sql: sql.to_owned(), asserts: Vec::new() }
+    ModelText {
+        name: name.to_owned(),
+        config,
+        sql: sql.to_owned(),
+        asserts: Vec::new(),
+    }
 }
 
 /// `silver.orders` by merge over the given columns of `landing.orders`, and `gold.revenue` per region over it.
 fn chain(columns: &str) -> Vec<ModelText> {
-    let merge =
-        [("incremental_strategy", "merge"), ("unique_key", "order_id"), ("incremental_filter", "WHERE _seq > {watermark}")];
-    let silver = model("silver.orders", &merge, &format!("SELECT {columns}, _seq FROM landing.orders"));
+    let merge = [
+        ("incremental_strategy", "merge"),
+        ("unique_key", "order_id"),
+        ("incremental_filter", "WHERE _seq > {watermark}"),
+    ];
+    let silver = model(
+        "silver.orders",
+        &merge,
+        &format!("SELECT {columns}, _seq FROM landing.orders"),
+    );
     let gold = model(
         "gold.revenue",
-        &[("incremental_strategy", "delete+insert"), ("unique_key", "region")],
+        &[
+            ("incremental_strategy", "delete+insert"),
+            ("unique_key", "region"),
+        ],
         "SELECT region, COUNT(*) AS orders, SUM(amount) AS revenue FROM silver.orders \
          WHERE region IN (SELECT region FROM silver.orders WHERE _seq > {watermark}) GROUP BY region",
     );

@@ -86,31 +86,76 @@ pub struct Live {
 /// One step of a `live` or `delivery` case.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
-#[allow(missing_docs, reason = "the words are those of the case format, described in its README")]
+#[allow(
+    missing_docs,
+    reason = "the words are those of the case format, described in its README"
+)]
 pub enum Step {
-    Land { table: String, rows: Cells, #[serde(default = "yes")] advance: bool },
-    Advance { source: String, expect: Option<Range> },
-    Cycle { #[serde(default)] expect: BTreeMap<String, String> },
+    Land {
+        table: String,
+        rows: Cells,
+        #[serde(default = "yes")]
+        advance: bool,
+    },
+    Advance {
+        source: String,
+        expect: Option<Range>,
+    },
+    Cycle {
+        #[serde(default)]
+        expect: BTreeMap<String, String>,
+    },
     BatchRun {},
-    Clock { advance_seconds: f64 },
-    Pause { model: String },
-    Resume { model: String },
-    RefreshNow { model: String },
+    Clock {
+        advance_seconds: f64,
+    },
+    Pause {
+        model: String,
+    },
+    Resume {
+        model: String,
+    },
+    RefreshNow {
+        model: String,
+    },
     EditModel {
         name: String,
         sql: Option<String>,
         config: Option<BTreeMap<String, String>>,
         asserts: Option<Vec<String>>,
     },
-    Deliver { advances: Vec<usize> },
-    ExpectTable { table: String, columns: Vec<String>, order_by: Vec<String>, rows: Cells },
-    ExpectAbsent { table: String },
-    ExpectTombstones { model: String, columns: Vec<String>, rows: Cells },
-    ExpectWatermarks { values: BTreeMap<String, u64> },
-    ExpectConsumed { values: BTreeMap<String, BTreeMap<String, u64>> },
-    ExpectStatus { models: BTreeMap<String, serde_json::Map<String, Value>> },
-    ExpectFresh { models: BTreeMap<String, bool> },
-    ExpectAlerts { alerts: Vec<(String, String)> },
+    Deliver {
+        advances: Vec<usize>,
+    },
+    ExpectTable {
+        table: String,
+        columns: Vec<String>,
+        order_by: Vec<String>,
+        rows: Cells,
+    },
+    ExpectAbsent {
+        table: String,
+    },
+    ExpectTombstones {
+        model: String,
+        columns: Vec<String>,
+        rows: Cells,
+    },
+    ExpectWatermarks {
+        values: BTreeMap<String, u64>,
+    },
+    ExpectConsumed {
+        values: BTreeMap<String, BTreeMap<String, u64>>,
+    },
+    ExpectStatus {
+        models: BTreeMap<String, serde_json::Map<String, Value>>,
+    },
+    ExpectFresh {
+        models: BTreeMap<String, bool>,
+    },
+    ExpectAlerts {
+        alerts: Vec<(String, String)>,
+    },
 }
 
 fn yes() -> bool {
@@ -283,7 +328,11 @@ impl ModelText {
     /// The model's file: path relative to the project, and text.
     #[must_use]
     pub fn file(&self) -> (String, String) {
-        let config: Vec<_> = self.config.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let config: Vec<_> = self
+            .config
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
         let mut text = String::new();
         if !config.is_empty() {
             text.push_str(&format!("@config {}\n", config.join(", ")));
@@ -292,7 +341,10 @@ impl ModelText {
             text.push_str(&format!("@assert {check}\n"));
         }
         text.push_str(&format!("\n{}\n", self.sql));
-        (format!("transform/{}.sql", self.name.replace('.', "/")), text)
+        (
+            format!("transform/{}.sql", self.name.replace('.', "/")),
+            text,
+        )
     }
 }
 
@@ -301,9 +353,13 @@ impl ModelText {
 /// # Errors
 /// Names a key that is none.
 pub fn live_settings(overrides: &BTreeMap<String, Value>) -> Result<domain::LiveSettings> {
-    let mut live = domain::LiveSettings { jitter: 0.0, ..domain::LiveSettings::default() };
+    let mut live = domain::LiveSettings {
+        jitter: 0.0,
+        ..domain::LiveSettings::default()
+    };
     for (key, value) in overrides {
-        let seconds = domain::Duration::from_secs_f64(value.as_f64().context("a duration in seconds")?);
+        let seconds =
+            domain::Duration::from_secs_f64(value.as_f64().context("a duration in seconds")?);
         match key.as_str() {
             "min_interval" => live.min_interval = seconds,
             "debounce" => live.debounce = seconds,

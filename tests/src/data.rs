@@ -20,17 +20,30 @@ pub fn folder() -> Option<PathBuf> {
 /// When the file is no such archive.
 pub fn unzip(path: &Path) -> Result<Vec<u8>> {
     let archive = fs::read(path).with_context(|| path.display().to_string())?;
-    let two = |at: usize| archive.get(at..at + 2).map(|b| usize::from(b[0]) | usize::from(b[1]) << 8);
+    let two = |at: usize| {
+        archive
+            .get(at..at + 2)
+            .map(|b| usize::from(b[0]) | usize::from(b[1]) << 8)
+    };
     let four = |at: usize| Some(two(at)? | two(at + 2)? << 16);
     // The central directory's first entry: its sizes hold where the local header's may be zero.
-    let end = archive.windows(4).rposition(|w| w == b"PK\x05\x06").context("no end of central directory")?;
+    let end = archive
+        .windows(4)
+        .rposition(|w| w == b"PK\x05\x06")
+        .context("no end of central directory")?;
     let entry = four(end + 16).context("cut short")?;
-    ensure!(archive.get(entry..entry + 4) == Some(b"PK\x01\x02".as_slice()), "no central directory entry");
+    ensure!(
+        archive.get(entry..entry + 4) == Some(b"PK\x01\x02".as_slice()),
+        "no central directory entry"
+    );
     let method = two(entry + 10).context("cut short")?;
     let packed = four(entry + 20).context("cut short")?;
     let size = four(entry + 24).context("cut short")?;
     let local = four(entry + 42).context("cut short")?;
-    let start = local + 30 + two(local + 26).context("cut short")? + two(local + 28).context("cut short")?;
+    let start = local
+        + 30
+        + two(local + 26).context("cut short")?
+        + two(local + 28).context("cut short")?;
     let body = archive.get(start..start + packed).context("cut short")?;
     let mut out = Vec::with_capacity(size);
     match method {

@@ -22,7 +22,9 @@ impl Folder {
     /// # Errors
     /// When it cannot be written.
     pub fn new(settings: &str, files: &[(String, String)]) -> Result<Self> {
-        let folder = Self { dir: tempfile::tempdir()? };
+        let folder = Self {
+            dir: tempfile::tempdir()?,
+        };
         folder.write("headwater.yml", settings)?;
         for (path, text) in files {
             folder.write(path, text)?;
@@ -35,7 +37,10 @@ impl Folder {
     /// # Errors
     /// When it cannot be written.
     pub fn with_models(settings: &str, models: &[ModelText]) -> Result<Self> {
-        Self::new(settings, &models.iter().map(ModelText::file).collect::<Vec<_>>())
+        Self::new(
+            settings,
+            &models.iter().map(ModelText::file).collect::<Vec<_>>(),
+        )
     }
 
     /// A copy of an example of the repository.
@@ -43,7 +48,9 @@ impl Folder {
     /// # Errors
     /// When it cannot be copied.
     pub fn of_example(name: &str) -> Result<Self> {
-        let folder = Self { dir: tempfile::tempdir()? };
+        let folder = Self {
+            dir: tempfile::tempdir()?,
+        };
         copy(&crate::root().join("examples").join(name), folder.path())?;
         Ok(folder)
     }

@@ -32,7 +32,8 @@ impl Answer {
     /// # Errors
     /// When it is not.
     pub fn json(&self) -> Result<Value> {
-        serde_json::from_slice(&self.body).with_context(|| format!("{} {}", self.status, self.text()))
+        serde_json::from_slice(&self.body)
+            .with_context(|| format!("{} {}", self.status, self.text()))
     }
 
     /// The body as text.
@@ -48,8 +49,13 @@ impl Client {
     pub fn new(address: &str) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        let pool = Pool::builder(TokioExecutor::new()).pool_max_idle_per_host(256).build(connector);
-        Self { pool, base: format!("http://{address}") }
+        let pool = Pool::builder(TokioExecutor::new())
+            .pool_max_idle_per_host(256)
+            .build(connector);
+        Self {
+            pool,
+            base: format!("http://{address}"),
+        }
     }
 
     /// Sends one request.
@@ -63,13 +69,21 @@ impl Client {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Result<Answer> {
-        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = self.pool.request(request.body(Full::new(body.into()))?).await?;
+        let response = self
+            .pool
+            .request(request.body(Full::new(body.into()))?)
+            .await?;
         let status = response.status().as_u16();
-        Ok(Answer { status, body: response.into_body().collect().await?.to_bytes() })
+        Ok(Answer {
+            status,
+            body: response.into_body().collect().await?.to_bytes(),
+        })
     }
 
     /// Reads a page.
@@ -85,7 +99,13 @@ impl Client {
     /// # Errors
     /// When no answer comes.
     pub async fn post(&self, path: &str, json: &Value) -> Result<Answer> {
-        self.send("POST", path, &[(header::CONTENT_TYPE.as_str(), "application/json")], json.to_string()).await
+        self.send(
+            "POST",
+            path,
+            &[(header::CONTENT_TYPE.as_str(), "application/json")],
+            json.to_string(),
+        )
+        .await
     }
 
     /// Rows of a statement, by `POST /api/query`, as JSON objects.
@@ -93,9 +113,20 @@ impl Client {
     /// # Errors
     /// When the answer is not 200 with rows.
     pub async fn query(&self, sql: &str) -> Result<Vec<Value>> {
-        let answer = self.post("/api/query", &serde_json::json!({ "sql": sql })).await?;
-        anyhow::ensure!(answer.status == 200, "{} {} for `{sql}`", answer.status, answer.text());
-        let rows = answer.json()?.get("rows").and_then(Value::as_array).cloned();
+        let answer = self
+            .post("/api/query", &serde_json::json!({ "sql": sql }))
+            .await?;
+        anyhow::ensure!(
+            answer.status == 200,
+            "{} {} for `{sql}`",
+            answer.status,
+            answer.text()
+        );
+        let rows = answer
+            .json()?
+            .get("rows")
+            .and_then(Value::as_array)
+            .cloned();
         rows.with_context(|| format!("no rows in {}", answer.text()))
     }
 }

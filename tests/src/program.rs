@@ -24,7 +24,12 @@ pub fn binary() -> Result<PathBuf> {
         return Ok(PathBuf::from(path));
     }
     let own = std::env::current_exe()?;
-    let found = own.ancestors().skip(1).take(2).map(|folder| folder.join("headwater")).find(|path| path.is_file());
+    let found = own
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join("headwater"))
+        .find(|path| path.is_file());
     found.context("`headwater` is not built: cargo build --release -p headwater")
 }
 
@@ -71,7 +76,10 @@ impl Served {
     /// When it ends or does not answer in time.
     pub async fn start(project: &Path, variables: &[(&str, &str)]) -> Result<Self> {
         let mut command = command()?;
-        command.arg("--project").arg(project).args(["serve", "--listen", "127.0.0.1:0"]);
+        command
+            .arg("--project")
+            .arg(project)
+            .args(["serve", "--listen", "127.0.0.1:0"]);
         Self::spawn(command, variables).await
     }
 
@@ -80,8 +88,14 @@ impl Served {
     /// # Errors
     /// When it ends or does not answer in time.
     pub async fn spawn(mut command: Command, variables: &[(&str, &str)]) -> Result<Self> {
-        command.envs(variables.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().with_context(|| format!("start {command:?}"))?;
+        command
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("start {command:?}"))?;
         let (found, address) = mpsc::channel();
         // Both streams are read to their ends, or the program would block on a full pipe.
         if let Some(out) = child.stdout.take() {
@@ -91,11 +105,16 @@ impl Served {
             watch(err, found);
         }
         let started = Instant::now();
-        let mut served = Self { child, address: String::new() };
+        let mut served = Self {
+            child,
+            address: String::new(),
+        };
         served.address = loop {
             match address.recv_timeout(Duration::from_millis(20)) {
                 Ok(address) => break address,
-                Err(_) if started.elapsed() > START_MAX => bail!("the server never said where it listens"),
+                Err(_) if started.elapsed() > START_MAX => {
+                    bail!("the server never said where it listens")
+                }
                 Err(_) => {}
             }
             if let Some(status) = served.child.try_wait()? {
@@ -105,7 +124,9 @@ impl Served {
         loop {
             match served.client().get("/healthz").await {
                 Ok(answer) if answer.status == 200 => return Ok(served),
-                _ if started.elapsed() > START_MAX => bail!("the server does not answer at {}", served.address),
+                _ if started.elapsed() > START_MAX => {
+                    bail!("the server does not answer at {}", served.address)
+                }
                 _ => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         }
@@ -145,8 +166,17 @@ impl Served {
     #[must_use]
     pub fn memory_peak(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))?;
+        Some(
+            line.trim()
+                .trim_end_matches("kB")
+                .trim()
+                .parse::<u64>()
+                .ok()?
+                * 1024,
+        )
     }
 }
 
@@ -167,7 +197,10 @@ fn watch(stream: impl std::io::Read + Send + 'static, found: mpsc::Sender<String
                 eprintln!("{line}");
             }
             if let Some(at) = line.find("127.0.0.1:") {
-                let port: String = line[at + 10..].chars().take_while(char::is_ascii_digit).collect();
+                let port: String = line[at + 10..]
+                    .chars()
+                    .take_while(char::is_ascii_digit)
+                    .collect();
                 if !port.is_empty() && port != "0" {
                     // Nobody listens any more once the first address was seen.
                     let _ = found.send(format!("127.0.0.1:{port}"));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use arrow::{
     array::{
-        Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+        Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray,
+        TimestampMicrosecondArray,
     },
     datatypes::{DataType, Field, Schema},
     util::display::{ArrayFormatter, FormatOptions},
@@ -25,7 +26,10 @@ pub fn batch(columns: &Columns, rows: &Cells) -> Result<RecordBatch> {
     let mut fields = Vec::new();
     let mut arrays = Vec::new();
     for (at, (name, kind)) in columns.iter().enumerate() {
-        let cells: Vec<&Value> = rows.iter().map(|row| row.get(at).unwrap_or(&Value::Null)).collect();
+        let cells: Vec<&Value> = rows
+            .iter()
+            .map(|row| row.get(at).unwrap_or(&Value::Null))
+            .collect();
         let array = column(kind, &cells).with_context(|| format!("column `{name}`"))?;
         fields.push(Field::new(name, array.data_type().clone(), true));
         arrays.push(array);
@@ -35,18 +39,44 @@ pub fn batch(columns: &Columns, rows: &Cells) -> Result<RecordBatch> {
 
 fn column(kind: &str, cells: &[&Value]) -> Result<ArrayRef> {
     Ok(match kind {
-        "BIGINT" => Arc::new(cells.iter().map(|cell| cell.as_i64()).collect::<Int64Array>()),
-        "DOUBLE" => Arc::new(cells.iter().map(|cell| double(cell)).collect::<Float64Array>()),
-        "VARCHAR" => Arc::new(cells.iter().map(|cell| cell.as_str()).collect::<StringArray>()),
-        "BOOLEAN" => Arc::new(cells.iter().map(|cell| cell.as_bool()).collect::<BooleanArray>()),
-        "TIMESTAMP" => Arc::new(cells.iter().map(|cell| cell.as_i64()).collect::<TimestampMicrosecondArray>()),
+        "BIGINT" => Arc::new(
+            cells
+                .iter()
+                .map(|cell| cell.as_i64())
+                .collect::<Int64Array>(),
+        ),
+        "DOUBLE" => Arc::new(
+            cells
+                .iter()
+                .map(|cell| double(cell))
+                .collect::<Float64Array>(),
+        ),
+        "VARCHAR" => Arc::new(
+            cells
+                .iter()
+                .map(|cell| cell.as_str())
+                .collect::<StringArray>(),
+        ),
+        "BOOLEAN" => Arc::new(
+            cells
+                .iter()
+                .map(|cell| cell.as_bool())
+                .collect::<BooleanArray>(),
+        ),
+        "TIMESTAMP" => Arc::new(
+            cells
+                .iter()
+                .map(|cell| cell.as_i64())
+                .collect::<TimestampMicrosecondArray>(),
+        ),
         other => bail!("no cells of type `{other}`"),
     })
 }
 
 /// JSON has no NaN: the text `NaN` stands for it, `-0` for negative zero.
 fn double(cell: &Value) -> Option<f64> {
-    cell.as_f64().or_else(|| cell.as_str().and_then(|text| text.parse().ok()))
+    cell.as_f64()
+        .or_else(|| cell.as_str().and_then(|text| text.parse().ok()))
 }
 
 /// Rows of a statement as cells.
@@ -54,8 +84,14 @@ fn double(cell: &Value) -> Option<f64> {
 /// # Errors
 /// What the engine answers.
 pub async fn query(world: &World, sql: &str) -> Result<Cells> {
-    let rows = engine::read::query(world, &Statement::new(sql)).await.map_err(|error| chain(&error))?;
-    let batches: Vec<RecordBatch> = rows.stream.try_collect().await.map_err(|error| chain(&error))?;
+    let rows = engine::read::query(world, &Statement::new(sql))
+        .await
+        .map_err(|error| chain(&error))?;
+    let batches: Vec<RecordBatch> = rows
+        .stream
+        .try_collect()
+        .await
+        .map_err(|error| chain(&error))?;
     let mut all = Vec::new();
     for batch in &batches {
         all.extend(cells(batch)?);
@@ -98,10 +134,14 @@ pub fn cells(batch: &RecordBatch) -> Result<Cells> {
             let text = printer.value(at).try_to_string()?;
             row.push(match array.data_type() {
                 DataType::Boolean => Value::Bool(text == "true"),
-                kind if kind.is_integer() => text.parse::<Number>().map_or(Value::String(text), Value::Number),
-                kind if kind.is_floating() => {
-                    text.parse().ok().and_then(Number::from_f64).map_or(Value::String(text), Value::Number)
-                }
+                kind if kind.is_integer() => text
+                    .parse::<Number>()
+                    .map_or(Value::String(text), Value::Number),
+                kind if kind.is_floating() => text
+                    .parse()
+                    .ok()
+                    .and_then(Number::from_f64)
+                    .map_or(Value::String(text), Value::Number),
                 _ => Value::String(text),
             });
         }
@@ -115,10 +155,17 @@ pub fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => {
             left == right
-                || left.as_f64().zip(right.as_f64()).is_some_and(|(l, r)| (l - r).abs() <= 1e-6 * l.abs().max(1.0))
+                || left
+                    .as_f64()
+                    .zip(right.as_f64())
+                    .is_some_and(|(l, r)| (l - r).abs() <= 1e-6 * l.abs().max(1.0))
         }
         (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same(left, right))
+            left.len() == right.len()
+                && left
+                    .iter()
+                    .zip(right)
+                    .all(|(left, right)| same(left, right))
         }
         _ => left == right,
     }
@@ -131,7 +178,11 @@ pub fn same(left: &Value, right: &Value) -> bool {
 pub fn compare(what: &str, got: Cells, want: &Cells, order: &[usize]) -> Result<()> {
     let sorted = |mut rows: Cells| {
         rows.sort_by_cached_key(|row| {
-            let mut key: Vec<_> = order.iter().filter_map(|at| row.get(*at)).map(sort_key).collect();
+            let mut key: Vec<_> = order
+                .iter()
+                .filter_map(|at| row.get(*at))
+                .map(sort_key)
+                .collect();
             key.extend(row.iter().map(sort_key));
             key
         });
@@ -154,7 +205,11 @@ fn sort_key(value: &Value) -> (u8, i64, String) {
         Value::Bool(value) => (1, i64::from(*value), String::new()),
         // Micro-units: enough to order the numbers that cases use.
         #[expect(clippy::cast_possible_truncation, reason = "only an order for sorting")]
-        Value::Number(value) => (2, (value.as_f64().unwrap_or(0.0) * 1e6) as i64, String::new()),
+        Value::Number(value) => (
+            2,
+            (value.as_f64().unwrap_or(0.0) * 1e6) as i64,
+            String::new(),
+        ),
         Value::String(value) => (3, 0, value.clone()),
         Value::Array(_) | Value::Object(_) => (4, 0, value.to_string()),
     }

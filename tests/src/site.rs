@@ -42,8 +42,16 @@ impl Site {
         let settings = Settings::parse("project".as_ref(), settings, &BTreeMap::new())
             .map_err(|all| anyhow!("settings: {all:?}"))?;
         let runner = Runner::new(lab.world.clone());
-        let app = web::App { world: lab.world.clone(), runner: runner.clone(), settings: Arc::new(settings) };
-        Ok(Self { lab, runner, router: web::router(app) })
+        let app = web::App {
+            world: lab.world.clone(),
+            runner: runner.clone(),
+            settings: Arc::new(settings),
+        };
+        Ok(Self {
+            lab,
+            runner,
+            router: web::router(app),
+        })
     }
 
     /// Routes over a fresh world in memory.
@@ -51,21 +59,37 @@ impl Site {
     /// # Errors
     /// As [`Site::new`], and for models that do not load.
     pub fn in_memory(models: &[ModelText], settings: &str) -> Result<Self> {
-        Self::new(Lab::new(Adapter::Memory, models, domain::LiveSettings::default())?, settings)
+        Self::new(
+            Lab::new(Adapter::Memory, models, domain::LiveSettings::default())?,
+            settings,
+        )
     }
 
     /// Sends one request.
     ///
     /// # Errors
     /// When the request cannot be built.
-    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Result<Answer> {
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Result<Answer> {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = self.router.clone().oneshot(request.body(body.into())?).await?;
+        let response = self
+            .router
+            .clone()
+            .oneshot(request.body(body.into())?)
+            .await?;
         let status = response.status().as_u16();
-        Ok(Answer { status, body: to_bytes(response.into_body(), ANSWER_MAX).await? })
+        Ok(Answer {
+            status,
+            body: to_bytes(response.into_body(), ANSWER_MAX).await?,
+        })
     }
 
     /// Posts one event to a webhook and asks for 202.
@@ -86,7 +110,8 @@ impl Site {
     /// When the request cannot be built.
     pub async fn webhook(&self, source: &str, body: impl Into<Body>) -> Result<Answer> {
         let path = format!("/api/ingest/webhook/{source}");
-        self.send("POST", &path, &[("content-type", "application/json")], body).await
+        self.send("POST", &path, &[("content-type", "application/json")], body)
+            .await
     }
 
     /// Reads with `POST /api/query`.
@@ -95,7 +120,10 @@ impl Site {
     /// When the request cannot be built.
     pub async fn query(&self, sql: &str) -> Result<Answer> {
         let body = serde_json::json!({ "sql": sql }).to_string();
-        let headers = [("content-type", "application/json"), ("accept", "application/json")];
+        let headers = [
+            ("content-type", "application/json"),
+            ("accept", "application/json"),
+        ];
         self.send("POST", "/api/query", &headers, body).await
     }
 
@@ -112,7 +140,9 @@ impl Site {
     /// # Errors
     /// The models that failed.
     pub async fn cycle(&self) -> Result<()> {
-        let report = cycle::run(&self.lab.world, &cycle::Silent).await.map_err(|error| rows::chain(&error))?;
+        let report = cycle::run(&self.lab.world, &cycle::Silent)
+            .await
+            .map_err(|error| rows::chain(&error))?;
         for (model, how) in report.models {
             let how = serde_json::to_value(how)?;
             if how["outcome"] != "built" && how["outcome"] != "idle" {

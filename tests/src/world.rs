@@ -62,7 +62,14 @@ impl Lab {
         match adapter {
             Adapter::Memory => {
                 let objects: Objects = Arc::new(object_store::memory::InMemory::new());
-                Self::on(Arc::new(MemoryState::new()), objects, "memory:///", None, models, live)
+                Self::on(
+                    Arc::new(MemoryState::new()),
+                    objects,
+                    "memory:///",
+                    None,
+                    models,
+                    live,
+                )
             }
             Adapter::Embedded => {
                 let folder = tempfile::tempdir()?;
@@ -91,13 +98,29 @@ impl Lab {
         let chance = Arc::new(SeededChance::new(7));
         let queue = Arc::new(MemoryQueue::new());
         let alerts = Arc::new(RecordedAlerts::new());
-        let tables = Arc::new(lake::Lake::new(state.clone(), objects.clone(), uri, chance.clone(), clock.clone()));
-        let landing = lake::landing::LandingLake::new(state.clone(), objects.clone(), clock.clone(), chance.clone());
-        let settings = query::Settings { memory: 256 << 20, spill: Some(std::env::temp_dir()), threads: 2 };
+        let tables = Arc::new(lake::Lake::new(
+            state.clone(),
+            objects.clone(),
+            uri.to_owned(),
+            chance.clone(),
+            clock.clone(),
+        ));
+        let landing = lake::landing::LandingLake::new(
+            state.clone(),
+            objects.clone(),
+            clock.clone(),
+            chance.clone(),
+        );
+        let settings = query::Settings {
+            memory: 256 << 20,
+            spill: Some(std::env::temp_dir()),
+            threads: 2,
+        };
         let world = World {
             state,
             landing: Arc::new(landing),
-            query: query::engine(tables.clone(), objects.clone(), settings).map_err(|e| crate::rows::chain(&e))?,
+            query: query::engine(tables.clone(), objects.clone(), settings)
+                .map_err(|e| crate::rows::chain(&e))?,
             tables,
             queue: queue.clone(),
             clock: clock.clone(),
@@ -106,7 +129,14 @@ impl Lab {
             project: Arc::new(project(models)?),
             live: Arc::new(live),
         };
-        Ok(Self { world, clock, queue, alerts, objects, folder })
+        Ok(Self {
+            world,
+            clock,
+            queue,
+            alerts,
+            objects,
+            folder,
+        })
     }
 
     /// The folder of an embedded world.
@@ -138,7 +168,10 @@ pub fn file_uri(folder: &Path) -> String {
 pub fn project(models: &[ModelText]) -> Result<Project> {
     let files: Vec<_> = models.iter().map(ModelText::file).collect();
     let (project, findings) = Project::load(&files, None);
-    let errors: Vec<_> = findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
+    let errors: Vec<_> = findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error)
+        .collect();
     if !errors.is_empty() {
         bail!("the models do not load: {errors:#?}");
     }

@@ -10,7 +10,7 @@ use tests::{
     folder::Folder,
     program::{self, Served},
     site::Site,
-    world::{Adapter, Lab},
+    world::Lab,
 };
 
 use crate::{
@@ -21,12 +21,24 @@ use crate::{
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = model_files();
     trials.extend([
-        test("bad_input::a_project_without_models_is_told_so", project_without_models),
-        test("bad_input::a_state_file_that_is_not_one_is_left_alone", not_a_state_file),
-        test("bad_input::ddl_and_copy_are_refused_by_the_program", writes_on_the_command_line),
+        test(
+            "bad_input::a_project_without_models_is_told_so",
+            project_without_models,
+        ),
+        test(
+            "bad_input::a_state_file_that_is_not_one_is_left_alone",
+            not_a_state_file,
+        ),
+        test(
+            "bad_input::ddl_and_copy_are_refused_by_the_program",
+            writes_on_the_command_line,
+        ),
         test_async("bad_input::a_source_that_is_no_identifier", bad_sources),
         test_async("bad_input::an_empty_body", empty_body),
-        test_async("bad_input::invalid_json_names_line_and_column", invalid_json),
+        test_async(
+            "bad_input::invalid_json_names_line_and_column",
+            invalid_json,
+        ),
         test_async("bad_input::a_20_mb_body_names_the_limit", large_body),
         test_async("bad_input::statements_that_write_are_refused", writes),
         test_async("bad_input::bad_sql_names_its_position", bad_sql),
@@ -38,9 +50,16 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
+/// A name, model files by path, and what the findings must say.
+type Case = (
+    &'static str,
+    &'static [(&'static str, &'static str)],
+    &'static [&'static str],
+);
+
 /// Model files that `validate` refuses: each with what its message must hold.
 fn model_files() -> Vec<Trial> {
-    let cases: [(&str, &[(&str, &str)], &[&str]); 6] = [
+    let cases: [Case; 6] = [
         (
             "a_wrong_directive",
             &[("silver/a.sql", "@confg materialized=view\nSELECT 1 AS n")],
@@ -54,38 +73,61 @@ fn model_files() -> Vec<Trial> {
         (
             "a_cycle",
             &[
-                ("silver/a.sql", "@config materialized=view\nSELECT n FROM silver.b"),
-                ("silver/b.sql", "@config materialized=view\nSELECT n FROM silver.a"),
+                (
+                    "silver/a.sql",
+                    "@config materialized=view\nSELECT n FROM silver.b",
+                ),
+                (
+                    "silver/b.sql",
+                    "@config materialized=view\nSELECT n FROM silver.a",
+                ),
             ],
             &["silver.a", "silver.b"],
         ),
         (
             "a_missing_input",
             &[
-                ("silver/orders.sql", "@config materialized=view\nSELECT 1 AS n"),
-                ("silver/b.sql", "@config materialized=view\nSELECT n FROM silver.ordres"),
+                (
+                    "silver/orders.sql",
+                    "@config materialized=view\nSELECT 1 AS n",
+                ),
+                (
+                    "silver/b.sql",
+                    "@config materialized=view\nSELECT n FROM silver.ordres",
+                ),
             ],
             &["silver.ordres", "silver.orders"],
         ),
         (
             "bad_sql",
-            &[("silver/a.sql", "@config materialized=view\nSELECT 1 AS n\nFRUM landing.x")],
+            &[(
+                "silver/a.sql",
+                "@config materialized=view\nSELECT 1 AS n\nFRUM landing.x",
+            )],
             &["a.sql:3"],
         ),
         (
             "ddl_as_a_model",
-            &[("silver/a.sql", "@config materialized=view\nDROP TABLE landing.x")],
+            &[(
+                "silver/a.sql",
+                "@config materialized=view\nDROP TABLE landing.x",
+            )],
             &["a.sql:2", "SELECT"],
         ),
     ];
     let trial = |(name, files, wanted): (&str, &'static [(&str, &str)], &'static [&str])| {
-        test(format!("bad_input::{name}_in_a_model_file"), move || validate(files, wanted))
+        test(format!("bad_input::{name}_in_a_model_file"), move || {
+            validate(files, wanted)
+        })
     };
     cases.into_iter().map(trial).collect()
 }
 
 fn validate(files: &[(&str, &str)], wanted: &[&str]) -> Result<()> {
-    let files: Vec<_> = files.iter().map(|(path, text)| (format!("transform/{path}"), (*text).to_owned())).collect();
+    let files: Vec<_> = files
+        .iter()
+        .map(|(path, text)| (format!("transform/{path}"), (*text).to_owned()))
+        .collect();
     let folder = Folder::new("name: test\n", &files)?;
     let output = program::run(folder.path(), &["validate"])?;
     let said = said(&output);
@@ -98,7 +140,11 @@ fn validate(files: &[(&str, &str)], wanted: &[&str]) -> Result<()> {
 }
 
 fn said(output: &std::process::Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 fn project_without_models() -> Result<()> {
@@ -107,22 +153,41 @@ fn project_without_models() -> Result<()> {
         let output = program::run(folder.path(), command)?;
         let said = said(&output);
         ensure!(output.status.code().is_some(), "{command:?} died: {said}");
-        ensure!(said.contains("no model") || said.contains("transform"), "{command:?}: {said}");
+        ensure!(
+            said.contains("no model") || said.contains("transform"),
+            "{command:?}: {said}"
+        );
     }
     Ok(())
 }
 
 fn not_a_state_file() -> Result<()> {
-    let folder = Folder::with_models("name: test\n", &[merged("silver.x", "id", "SELECT id, _seq FROM landing.x")])?;
+    let folder = Folder::with_models(
+        "name: test\n",
+        &[merged("silver.x", "id", "SELECT id, _seq FROM landing.x")],
+    )?;
     let text = "this is a letter, not a state file; it must survive\n".repeat(40);
     let file = folder.write(".headwater/state.db", &text)?;
-    for command in [&["live", "status"][..], &["run"], &["query", "SELECT 1 AS n"]] {
+    for command in [
+        &["live", "status"][..],
+        &["run"],
+        &["query", "SELECT 1 AS n"],
+    ] {
         let output = program::run(folder.path(), command)?;
         let said = said(&output);
-        ensure!(output.status.code().is_some_and(|code| code != 0), "{command:?}: {said}");
-        ensure!(said.contains("state.db"), "{command:?} does not name the file: {said}");
+        ensure!(
+            output.status.code().is_some_and(|code| code != 0),
+            "{command:?}: {said}"
+        );
+        ensure!(
+            said.contains("state.db"),
+            "{command:?} does not name the file: {said}"
+        );
     }
-    ensure!(std::fs::read_to_string(file)? == text, "the file was written to");
+    ensure!(
+        std::fs::read_to_string(file)? == text,
+        "the file was written to"
+    );
     Ok(())
 }
 
@@ -143,11 +208,17 @@ fn writes_on_the_command_line() -> Result<()> {
     for sql in WRITES {
         let output = program::run(folder.path(), &["query", sql])?;
         let said = said(&output);
-        ensure!(output.status.code().is_some_and(|code| code != 0), "`{sql}`: {said}");
+        ensure!(
+            output.status.code().is_some_and(|code| code != 0),
+            "`{sql}`: {said}"
+        );
         ensure!(!said.trim().is_empty(), "`{sql}` is refused without a word");
     }
     for name in ["out.csv", "out.parquet"] {
-        ensure!(!folder.path().join(name).exists() && !std::path::Path::new(name).exists(), "{name} was written");
+        ensure!(
+            !folder.path().join(name).exists() && !std::path::Path::new(name).exists(),
+            "{name} was written"
+        );
     }
     Ok(())
 }
@@ -157,29 +228,75 @@ async fn writes() -> Result<()> {
     site.event("x", "{}").await?;
     for sql in WRITES {
         let answer = site.query(sql).await?;
-        ensure!(answer.status == 400, "`{sql}`: {} {}", answer.status, answer.text());
+        ensure!(
+            answer.status == 400,
+            "`{sql}`: {} {}",
+            answer.status,
+            answer.text()
+        );
     }
-    ensure!(site.cells("SELECT * FROM landing.x").await?.len() == 1, "a refused statement did something");
+    ensure!(
+        site.cells("SELECT * FROM landing.x").await?.len() == 1,
+        "a refused statement did something"
+    );
     Ok(())
 }
 
 async fn bad_sources() -> Result<()> {
     let site = Site::in_memory(&[], "")?;
     let long = "a".repeat(200);
-    for source in ["or-ders", "1abc", "a.b", "a%20b", "a%3Bdrop", "%C3%A9t%C3%A9", "..%2Fx", &long] {
+    for source in [
+        "or-ders",
+        "1abc",
+        "a.b",
+        "a%20b",
+        "a%3Bdrop",
+        "%C3%A9t%C3%A9",
+        "..%2Fx",
+        &long,
+    ] {
         let answer = site.webhook(source, "{}").await?;
-        ensure!(answer.status == 400, "`{source}`: {} {}", answer.status, answer.text());
-        ensure!(answer.text().contains("identifier"), "`{source}`: {}", answer.text());
+        ensure!(
+            answer.status == 400,
+            "`{source}`: {} {}",
+            answer.status,
+            answer.text()
+        );
+        ensure!(
+            answer.text().contains("identifier"),
+            "`{source}`: {}",
+            answer.text()
+        );
     }
     Ok(())
 }
 
 async fn empty_body() -> Result<()> {
     let site = Site::in_memory(&[], "")?;
-    for (kind, body) in [("application/json", ""), ("application/json", " \n "), ("application/x-ndjson", "\n\n")] {
-        let answer = site.send("POST", "/api/ingest/webhook/x", &[("content-type", kind)], body).await?;
-        ensure!(answer.status == 400, "{kind} {body:?}: {} {}", answer.status, answer.text());
-        ensure!(answer.text().contains("empty"), "{kind} {body:?}: {}", answer.text());
+    for (kind, body) in [
+        ("application/json", ""),
+        ("application/json", " \n "),
+        ("application/x-ndjson", "\n\n"),
+    ] {
+        let answer = site
+            .send(
+                "POST",
+                "/api/ingest/webhook/x",
+                &[("content-type", kind)],
+                body,
+            )
+            .await?;
+        ensure!(
+            answer.status == 400,
+            "{kind} {body:?}: {} {}",
+            answer.status,
+            answer.text()
+        );
+        ensure!(
+            answer.text().contains("empty"),
+            "{kind} {body:?}: {}",
+            answer.text()
+        );
     }
     Ok(())
 }
@@ -190,10 +307,22 @@ async fn invalid_json() -> Result<()> {
     ensure!(answer.status == 400, "{} {}", answer.status, answer.text());
     ensure!(answer.text().contains("line 3"), "{}", answer.text());
     let headers = [("content-type", "application/x-ndjson")];
-    let answer = site.send("POST", "/api/ingest/webhook/x", &headers, "{\"a\":1}\n{\"a\":2}\n{oops\n").await?;
+    let answer = site
+        .send(
+            "POST",
+            "/api/ingest/webhook/x",
+            &headers,
+            "{\"a\":1}\n{\"a\":2}\n{oops\n",
+        )
+        .await?;
     ensure!(answer.status == 400, "{} {}", answer.status, answer.text());
     ensure!(answer.text().contains("line 3"), "{}", answer.text());
-    ensure!(site.cells("SELECT 1 AS n FROM landing.x").await.map_or(true, |rows| rows.is_empty()), "half a body was stored");
+    ensure!(
+        site.cells("SELECT 1 AS n FROM landing.x")
+            .await
+            .map_or(true, |rows| rows.is_empty()),
+        "half a body was stored"
+    );
     Ok(())
 }
 
@@ -202,9 +331,20 @@ async fn large_body() -> Result<()> {
     let body = json!({ "text": "x".repeat(20 << 20) }).to_string();
     let answer = site.webhook("x", body).await?;
     ensure!(answer.status == 413, "{} {}", answer.status, answer.text());
-    ensure!(answer.text().contains("16"), "no limit in {}", answer.text());
-    let answer = site.webhook("small", json!({ "text": "x".repeat(1_000) }).to_string()).await?;
-    ensure!(answer.status == 413 && answer.text().contains("1000"), "{} {}", answer.status, answer.text());
+    ensure!(
+        answer.text().contains("16"),
+        "no limit in {}",
+        answer.text()
+    );
+    let answer = site
+        .webhook("small", json!({ "text": "x".repeat(1_000) }).to_string())
+        .await?;
+    ensure!(
+        answer.status == 413 && answer.text().contains("1000"),
+        "{} {}",
+        answer.status,
+        answer.text()
+    );
     Ok(())
 }
 
@@ -212,12 +352,27 @@ async fn bad_sql() -> Result<()> {
     let site = Site::in_memory(&[], "")?;
     site.event("x", "{}").await?;
     let answer = site.query("SELECT *\nFROM landing.x\nWHERE WHERE").await?;
-    ensure!(answer.status == 400 && answer.text().contains("line 3"), "{} {}", answer.status, answer.text());
+    ensure!(
+        answer.status == 400 && answer.text().contains("line 3"),
+        "{} {}",
+        answer.status,
+        answer.text()
+    );
     let answer = site.query("SELECT * FROM landing.xx").await?;
-    ensure!(answer.status == 404 || answer.status == 400, "{} {}", answer.status, answer.text());
+    ensure!(
+        answer.status == 404 || answer.status == 400,
+        "{} {}",
+        answer.status,
+        answer.text()
+    );
     ensure!(answer.text().contains("landing.x"), "{}", answer.text());
     let answer = site.query("SELECT * FROM '/etc/passwd'").await?;
-    ensure!(answer.status == 400 || answer.status == 404, "{} {}", answer.status, answer.text());
+    ensure!(
+        answer.status == 400 || answer.status == 404,
+        "{} {}",
+        answer.status,
+        answer.text()
+    );
     Ok(())
 }
 
@@ -225,27 +380,59 @@ async fn long_sql() -> Result<()> {
     let folder = Folder::new("name: test\n", &[])?;
     let mut served = Served::start(folder.path(), &[]).await?;
     let client = served.client();
-    client.post("/api/ingest/webhook/x", &json!({ "a": 1 })).await?;
+    client
+        .post("/api/ingest/webhook/x", &json!({ "a": 1 }))
+        .await?;
     for (what, sql) in hostile_statements() {
-        let answer = client.post("/api/query", &json!({ "sql": sql })).await.with_context(|| what.to_owned())?;
-        ensure!(answer.status == 400, "{what}: {} {:.200}", answer.status, answer.text());
+        let answer = client
+            .post("/api/query", &json!({ "sql": sql }))
+            .await
+            .with_context(|| what.to_owned())?;
+        ensure!(
+            answer.status == 400,
+            "{what}: {} {:.200}",
+            answer.status,
+            answer.text()
+        );
     }
     let nested = "[".repeat(10_000);
-    let answer = client.send("POST", "/api/ingest/webhook/x", &[], nested).await?;
+    let answer = client
+        .send("POST", "/api/ingest/webhook/x", &[], nested)
+        .await?;
     ensure!(answer.status == 400, "{} {}", answer.status, answer.text());
     ensure!(served.is_alive()?, "the server is gone");
-    ensure!(client.query("SELECT COUNT(*) AS n FROM landing.x").await?[0]["n"] == 1, "an event is gone");
+    ensure!(
+        client.query("SELECT COUNT(*) AS n FROM landing.x").await?[0]["n"] == 1,
+        "an event is gone"
+    );
     Ok(())
 }
 
 /// A site whose objects and state go wrong on demand.
 fn faulty(faults: &std::sync::Arc<Faults>) -> Result<Site> {
     use std::sync::Arc;
-    let state = Arc::new(FaultyState::new(Arc::new(testkit::MemoryState::new()), faults.clone()));
+    let state = Arc::new(FaultyState::new(
+        Arc::new(testkit::MemoryState::new()),
+        faults.clone(),
+    ));
     let objects: ports::Objects = Arc::new(object_store::memory::InMemory::new());
     let objects: ports::Objects = Arc::new(FaultyObjects::new(objects, faults.clone()));
-    let model = merged("silver.x", "id", "SELECT payload->>'id' AS id, payload, _seq FROM landing.x");
-    Site::new(Lab::on(state, objects, "memory:///", None, &[model], domain::LiveSettings::default())?, "")
+    let model = merged(
+        "silver.x",
+        "id",
+        "SELECT payload->>'id' AS id, payload, _seq FROM landing.x",
+    );
+    Site::new(
+        Lab::on(
+            state,
+            objects,
+            "memory:///",
+            None,
+            &[model],
+            domain::LiveSettings::default(),
+        )?,
+        "",
+    )
 }
 
 /// Posts, with and without room; what is refused is refused as 503, and what was acknowledged is there.
@@ -257,22 +444,39 @@ async fn fill(operation: Operation, size: usize) -> Result<()> {
         if id % 3 == 1 {
             faults.inject(operation, 0, Fault::DiskFull);
         }
-        let answer = site.webhook("x", json!({ "id": id, "text": "x".repeat(size) }).to_string()).await?;
+        let answer = site
+            .webhook(
+                "x",
+                json!({ "id": id, "text": "x".repeat(size) }).to_string(),
+            )
+            .await?;
         match answer.status {
             202 => acknowledged += 1,
             503 => ensure!(id % 3 == 1, "{id}: {}", answer.text()),
             other => anyhow::bail!("{id}: {other} {}", answer.text()),
         }
     }
-    ensure!((8..12).contains(&acknowledged), "{acknowledged} acknowledged");
-    ensure!(site.cells("SELECT _seq FROM landing.x").await?.len() == acknowledged, "acknowledged events are lost");
+    ensure!(
+        (8..12).contains(&acknowledged),
+        "{acknowledged} acknowledged"
+    );
+    ensure!(
+        site.cells("SELECT _seq FROM landing.x").await?.len() == acknowledged,
+        "acknowledged events are lost"
+    );
     // A refresh that finds the disk full commits nothing, and the next one after its backoff does all.
     faults.inject(operation, 0, Fault::DiskFull);
     let report = engine::cycle::run(&site.lab.world, &engine::cycle::Silent).await;
-    ensure!(report.is_err() || site.cells("SELECT * FROM silver.x").await.is_err(), "a refresh without room succeeded");
+    ensure!(
+        report.is_err() || site.cells("SELECT * FROM silver.x").await.is_err(),
+        "a refresh without room succeeded"
+    );
     site.lab.clock.advance(domain::Duration::from_secs(600));
     site.cycle().await?;
-    ensure!(site.cells("SELECT id FROM silver.x").await?.len() == acknowledged, "silver misses rows");
+    ensure!(
+        site.cells("SELECT id FROM silver.x").await?.len() == acknowledged,
+        "silver misses rows"
+    );
     Ok(())
 }
 
@@ -290,9 +494,17 @@ async fn full_disk() -> Result<()> {
     let folder = Folder::new("name: test\n", &[])?;
     let mut command = Command::new("sh");
     // Blocks of 512 bytes or 1 KiB, as the shell likes: 2 to 4 MB. Ignored signals stay ignored across exec.
-    command.arg("-c").arg("trap '' XFSZ; ulimit -f 4096; exec \"$0\" \"$@\"").arg(program::binary()?);
-    command.arg("--project").arg(folder.path()).args(["serve", "--listen", "127.0.0.1:0"]);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HEADWATER_")) {
+    command
+        .arg("-c")
+        .arg("trap '' XFSZ; ulimit -f 4096; exec \"$0\" \"$@\"")
+        .arg(program::binary()?);
+    command
+        .arg("--project")
+        .arg(folder.path())
+        .args(["serve", "--listen", "127.0.0.1:0"]);
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HEADWATER_"))
+    {
         command.env_remove(name);
     }
     let mut served = Served::spawn(command, &[]).await?;
@@ -301,7 +513,10 @@ async fn full_disk() -> Result<()> {
     let mut refused = 0;
     for id in 0..4_000_u64 {
         let event = json!({ "id": id, "text": "x".repeat(3_000) });
-        let answer = client.post("/api/ingest/webhook/x", &event).await.with_context(|| format!("event {id}"))?;
+        let answer = client
+            .post("/api/ingest/webhook/x", &event)
+            .await
+            .with_context(|| format!("event {id}"))?;
         match answer.status {
             202 => acknowledged.push(id),
             503 => refused += 1,
@@ -313,11 +528,29 @@ async fn full_disk() -> Result<()> {
     }
     ensure!(served.is_alive()?, "the server is gone");
     served.kill()?;
-    let served = Served::start(folder.path(), &[]).await.context("start again with room")?;
-    let rows = served.client().query("SELECT DISTINCT (payload->>'id')::BIGINT AS id FROM landing.x").await?;
-    let found: std::collections::BTreeSet<u64> = rows.iter().filter_map(|row| row["id"].as_u64()).collect();
-    let lost: Vec<_> = acknowledged.iter().filter(|id| !found.contains(id)).collect();
-    ensure!(lost.is_empty(), "{refused} refused, {} of {} lost: {lost:?}", lost.len(), acknowledged.len());
-    ensure!(refused > 0, "the limit was never met: {} acknowledged", acknowledged.len());
+    let served = Served::start(folder.path(), &[])
+        .await
+        .context("start again with room")?;
+    let rows = served
+        .client()
+        .query("SELECT DISTINCT (payload->>'id')::BIGINT AS id FROM landing.x")
+        .await?;
+    let found: std::collections::BTreeSet<u64> =
+        rows.iter().filter_map(|row| row["id"].as_u64()).collect();
+    let lost: Vec<_> = acknowledged
+        .iter()
+        .filter(|id| !found.contains(id))
+        .collect();
+    ensure!(
+        lost.is_empty(),
+        "{refused} refused, {} of {} lost: {lost:?}",
+        lost.len(),
+        acknowledged.len()
+    );
+    ensure!(
+        refused > 0,
+        "the limit was never met: {} acknowledged",
+        acknowledged.len()
+    );
     Ok(())
 }

@@ -4,12 +4,18 @@ use anyhow::{Context, Result};
 use libtest_mimic::{Completion, Failed, Trial};
 
 /// A test of a function that returns an error to fail.
-pub(crate) fn test(name: impl Into<String>, run: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
+pub(crate) fn test(
+    name: impl Into<String>,
+    run: impl FnOnce() -> Result<()> + Send + 'static,
+) -> Trial {
     Trial::test(name, move || run().map_err(failed))
 }
 
 /// A test of a future, on a runtime of its own.
-pub(crate) fn test_async<F>(name: impl Into<String>, run: impl FnOnce() -> F + Send + 'static) -> Trial
+pub(crate) fn test_async<F>(
+    name: impl Into<String>,
+    run: impl FnOnce() -> F + Send + 'static,
+) -> Trial
 where
     F: Future<Output = Result<()>>,
 {
@@ -36,7 +42,9 @@ pub(crate) fn test_given<T: Send + 'static>(
 ) -> Trial {
     Trial::ignorable_test(name, move || match given() {
         Ok(given) => run(given).map(|()| Completion::Completed).map_err(failed),
-        Err(missing) if tests::is_set(required) => Err(Failed::from(format!("{missing}, and {required} is set"))),
+        Err(missing) if tests::is_set(required) => {
+            Err(Failed::from(format!("{missing}, and {required} is set")))
+        }
         Err(missing) => {
             println!("skipped: {missing}");
             Ok(Completion::ignored_with(missing))

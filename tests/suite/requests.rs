@@ -29,11 +29,28 @@ struct Counted {
 impl Counted {
     fn new() -> Result<Self> {
         let state = Arc::new(CountedState::new(Arc::new(MemoryState::new())));
-        let objects = Arc::new(CountedObjects::new(Arc::new(object_store::memory::InMemory::new())));
-        let model = merged("silver.x", "id", "SELECT payload->>'id' AS id, _seq FROM landing.x");
+        let objects = Arc::new(CountedObjects::new(Arc::new(
+            object_store::memory::InMemory::new(),
+        )));
+        let model = merged(
+            "silver.x",
+            "id",
+            "SELECT payload->>'id' AS id, _seq FROM landing.x",
+        );
         let live = domain::LiveSettings::default();
-        let lab = Lab::on(state.clone(), objects.clone(), "memory:///", None, &[model], live)?;
-        Ok(Self { site: Site::new(lab, "")?, state, objects })
+        let lab = Lab::on(
+            state.clone(),
+            objects.clone(),
+            "memory:///",
+            None,
+            &[model],
+            live,
+        )?;
+        Ok(Self {
+            site: Site::new(lab, "")?,
+            state,
+            objects,
+        })
     }
 
     /// What has been asked since the last call.
@@ -44,7 +61,10 @@ impl Counted {
     }
 
     async fn event(&self, id: u64) -> Result<()> {
-        self.site.event("x", json!({ "id": id }).to_string()).await.map(|_| ())
+        self.site
+            .event("x", json!({ "id": id }).to_string())
+            .await
+            .map(|_| ())
     }
 }
 
@@ -64,7 +84,13 @@ async fn large_event() -> Result<()> {
     let counted = Counted::new()?;
     counted.event(1).await?;
     counted.take();
-    counted.site.event("x", json!({ "id": 2, "text": "x".repeat(1 << 20) }).to_string()).await?;
+    counted
+        .site
+        .event(
+            "x",
+            json!({ "id": 2, "text": "x".repeat(1 << 20) }).to_string(),
+        )
+        .await?;
     let (state, objects) = counted.take();
     ensure!(state.transacts == 1, "{state:?}");
     ensure!(state.gets + state.queries <= 1, "{state:?}");

@@ -66,7 +66,12 @@ impl Kind {
 impl Error {
     /// An error without a source.
     pub fn new(kind: Kind, action: &'static str, subject: impl fmt::Display) -> Self {
-        Self { kind, action, subject: subject.to_string(), source: None }
+        Self {
+            kind,
+            action,
+            subject: subject.to_string(),
+            source: None,
+        }
     }
 
     /// The same with what caused it: an error, or a sentence that says why.

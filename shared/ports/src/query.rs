@@ -57,14 +57,21 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { time: Duration::from_secs(300), rows: None }
+        Self {
+            time: Duration::from_secs(300),
+            rows: None,
+        }
     }
 }
 
 impl Statement {
     /// A statement without parameters, under default limits.
     pub fn new(sql: impl Into<String>) -> Self {
-        Self { sql: sql.into(), parameters: Vec::new(), limits: Limits::default() }
+        Self {
+            sql: sql.into(),
+            parameters: Vec::new(),
+            limits: Limits::default(),
+        }
     }
 }
 

@@ -21,7 +21,10 @@ pub struct Key {
 impl Key {
     /// A key from its parts.
     pub fn new(partition: impl Into<String>, sort: impl Into<String>) -> Self {
-        Self { partition: partition.into(), sort: sort.into() }
+        Self {
+            partition: partition.into(),
+            sort: sort.into(),
+        }
     }
 }
 
@@ -96,7 +99,9 @@ impl Write {
     #[must_use]
     pub fn expect(&self) -> Expect {
         match self {
-            Self::Put { expect, .. } | Self::Delete { expect, .. } | Self::Check { expect, .. } => *expect,
+            Self::Put { expect, .. } | Self::Delete { expect, .. } | Self::Check { expect, .. } => {
+                *expect
+            }
         }
     }
 
@@ -105,7 +110,11 @@ impl Write {
     /// # Panics
     /// Never for the item types of `domain`, which always serialise.
     pub fn put(key: Key, value: &impl Serialize, expect: Expect) -> Self {
-        Self::Put { key, value: encode(value), expect }
+        Self::Put {
+            key,
+            value: encode(value),
+            expect,
+        }
     }
 }
 
@@ -168,7 +177,13 @@ impl Span {
     pub fn prefix(partition: impl Into<String>, prefix: &str, limit: usize) -> Self {
         // The smallest text after everything that starts with an ASCII prefix.
         let until = (!prefix.is_empty()).then(|| format!("{prefix}\u{10FFFF}"));
-        Self { partition: partition.into(), from: prefix.to_owned(), until, reverse: false, limit }
+        Self {
+            partition: partition.into(),
+            from: prefix.to_owned(),
+            until,
+            reverse: false,
+            limit,
+        }
     }
 
     /// The stretch after the last item of a full page, if it was full.
@@ -196,7 +211,11 @@ impl Span {
 pub trait State: Send + Sync + std::fmt::Debug {
     /// Reads one item.
     async fn get(&self, key: &Key) -> Result<Option<Item>> {
-        Ok(self.get_many(std::slice::from_ref(key)).await?.pop().flatten())
+        Ok(self
+            .get_many(std::slice::from_ref(key))
+            .await?
+            .pop()
+            .flatten())
     }
 
     /// Reads items as of one moment; answers in the order asked.
@@ -252,18 +271,37 @@ impl Item {
     /// # Errors
     /// `Corrupt` when it is not packed, or the header is not what the type says.
     pub fn unpack<T: DeserializeOwned>(&self) -> Result<(T, Bytes)> {
-        let corrupt = || Error::new(Kind::Corrupt, "read item", format!("{}/{}", self.key.partition, self.key.sort));
-        let length = self.value.first_chunk::<4>().map(|b| u32::from_le_bytes(*b) as usize).ok_or_else(corrupt)?;
+        let corrupt = || {
+            Error::new(
+                Kind::Corrupt,
+                "read item",
+                format!("{}/{}", self.key.partition, self.key.sort),
+            )
+        };
+        let length = self
+            .value
+            .first_chunk::<4>()
+            .map(|b| u32::from_le_bytes(*b) as usize)
+            .ok_or_else(corrupt)?;
         if self.value.len() < 4 + length {
             return Err(corrupt().because("its header is cut short"));
         }
-        Ok((decode(&self.key, &self.value[4..4 + length])?, self.value.slice(4 + length..)))
+        Ok((
+            decode(&self.key, &self.value[4..4 + length])?,
+            self.value.slice(4 + length..),
+        ))
     }
 }
 
 fn decode<T: DeserializeOwned>(key: &Key, value: &[u8]) -> Result<T> {
-    serde_json::from_slice(value)
-        .map_err(|e| Error::new(Kind::Corrupt, "read item", format!("{}/{}", key.partition, key.sort)).because(e))
+    serde_json::from_slice(value).map_err(|e| {
+        Error::new(
+            Kind::Corrupt,
+            "read item",
+            format!("{}/{}", key.partition, key.sort),
+        )
+        .because(e)
+    })
 }
 
 /// A JSON header with bytes behind it: four bytes of header length (little endian), the header, the bytes.
@@ -273,7 +311,11 @@ fn decode<T: DeserializeOwned>(key: &Key, value: &[u8]) -> Result<T> {
 pub fn pack(header: &impl Serialize, bytes: &[u8]) -> Bytes {
     let header = encode(header);
     let mut out = Vec::with_capacity(4 + header.len() + bytes.len());
-    out.extend_from_slice(&u32::try_from(header.len()).expect("headers are small").to_le_bytes());
+    out.extend_from_slice(
+        &u32::try_from(header.len())
+            .expect("headers are small")
+            .to_le_bytes(),
+    );
     out.extend_from_slice(&header);
     out.extend_from_slice(bytes);
     Bytes::from(out)

@@ -15,17 +15,27 @@ pub(super) async fn replay(case: &Live, adapter: Adapter) -> Result<()> {
     let mut announcements = Vec::new();
     for step in &case.steps {
         match step {
-            Step::Land { table: name, rows, .. } => {
+            Step::Land {
+                table: name, rows, ..
+            } => {
                 let done = replay.append(name, rows).await?;
-                announcements.push(Announcement { table: table(name)?, position: done.position });
+                announcements.push(Announcement {
+                    table: table(name)?,
+                    position: done.position,
+                });
             }
             Step::Deliver { advances } => {
                 for number in advances {
-                    let announcement = announcements.get(number.wrapping_sub(1)).context("no such commit")?;
+                    let announcement = announcements
+                        .get(number.wrapping_sub(1))
+                        .context("no such commit")?;
                     deliver(&replay, announcement).await?;
                 }
             }
-            other => replay.expect(other).await.with_context(|| format!("{other:?}"))?,
+            other => replay
+                .expect(other)
+                .await
+                .with_context(|| format!("{other:?}"))?,
         }
     }
     Ok(())
@@ -34,7 +44,10 @@ pub(super) async fn replay(case: &Live, adapter: Adapter) -> Result<()> {
 /// One delivery wakes one cycle.
 async fn deliver(replay: &Replay, announcement: &Announcement) -> Result<()> {
     let queue = &replay.lab.world.queue;
-    queue.send(std::slice::from_ref(announcement)).await.map_err(|e| rows::chain(&e))?;
+    queue
+        .send(std::slice::from_ref(announcement))
+        .await
+        .map_err(|e| rows::chain(&e))?;
     queue.receive().await.map_err(|e| rows::chain(&e))?;
     replay.cycle(&std::collections::BTreeMap::new()).await
 }

@@ -33,17 +33,37 @@ async fn exchanges(case: &Http, site: &Site) -> Result<()> {
 }
 
 async fn request(site: &Site, step: &Exchange) -> Result<()> {
-    let Exchange::Request { req: (method, path), json, raw, repeat, headers, status, body, has } = step else {
+    let Exchange::Request {
+        req: (method, path),
+        json,
+        raw,
+        repeat,
+        headers,
+        status,
+        body,
+        has,
+    } = step
+    else {
         return Ok(());
     };
-    let mut sent_headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let mut sent_headers: Vec<(&str, &str)> = headers
+        .iter()
+        .map(|(name, value)| (&**name, &**value))
+        .collect();
     if json.is_some() && !headers.contains_key("content-type") {
         sent_headers.push(("content-type", "application/json"));
     }
     let sent = json.as_ref().map(Value::to_string).or_else(|| raw.clone());
-    let sent = sent.or_else(|| repeat.as_ref().map(|(text, times)| text.repeat(*times))).unwrap_or_default();
+    let sent = sent
+        .or_else(|| repeat.as_ref().map(|(text, times)| text.repeat(*times)))
+        .unwrap_or_default();
     let answer = site.send(method, path, &sent_headers, sent).await?;
-    ensure!(answer.status == *status, "answered {} {}, not {status}", answer.status, answer.text());
+    ensure!(
+        answer.status == *status,
+        "answered {} {}, not {status}",
+        answer.status,
+        answer.text()
+    );
     if body.is_none() && has.is_empty() {
         return Ok(());
     }

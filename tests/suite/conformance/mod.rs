@@ -35,17 +35,30 @@ fn exceptions_file() -> PathBuf {
 pub(crate) fn trials() -> Vec<Trial> {
     let exceptions = exceptions().unwrap_or_default();
     let mut trials = vec![
-        test("conformance::the_shared_cases_are_there_when_required", shared_cases_are_there),
-        test("conformance::every_exception_names_a_case_and_a_reason", exceptions_name_cases),
+        test(
+            "conformance::the_shared_cases_are_there_when_required",
+            shared_cases_are_there,
+        ),
+        test(
+            "conformance::every_exception_names_a_case_and_a_reason",
+            exceptions_name_cases,
+        ),
     ];
     for path in files() {
-        let Some(id) = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()) else { continue };
+        let Some(id) = path
+            .file_stem()
+            .map(|stem| stem.to_string_lossy().into_owned())
+        else {
+            continue;
+        };
         match Case::read(&path) {
             Ok(case) => {
                 for (name, adapter) in variants(&case) {
                     let case = case.clone();
                     let listed = exceptions.get(&id).cloned();
-                    trials.push(test(name, move || judge(replay(&case, adapter), listed.as_deref())));
+                    trials.push(test(name, move || {
+                        judge(replay(&case, adapter), listed.as_deref())
+                    }));
                 }
             }
             Err(error) => trials.push(test(format!("conformance::{id}"), move || Err(error))),
@@ -57,9 +70,19 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// Cases of the shared folder, if it is there, and our own.
 fn files() -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for folder in shared().into_iter().chain([tests::root().join("tests/cases")]) {
-        let Ok(entries) = fs::read_dir(folder) else { continue };
-        files.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.extension() == Some("json".as_ref())));
+    for folder in shared()
+        .into_iter()
+        .chain([tests::root().join("tests/cases")])
+    {
+        let Ok(entries) = fs::read_dir(folder) else {
+            continue;
+        };
+        files.extend(
+            entries
+                .flatten()
+                .map(|entry| entry.path())
+                .filter(|path| path.extension() == Some("json".as_ref())),
+        );
     }
     files.sort();
     files
@@ -89,7 +112,9 @@ fn replay(case: &Case, adapter: Adapter) -> Result<()> {
         Kind::Validate { cases } => model::validate(cases),
         Kind::ConfigParse { cases } => model::parse(cases),
         Kind::Schedule(schedule) => schedule::replay(schedule),
-        Kind::Materialize {} | Kind::Fingerprint {} | Kind::Facade {} => bail!("entries are not part of this program yet"),
+        Kind::Materialize {} | Kind::Fingerprint {} | Kind::Facade {} => {
+            bail!("entries are not part of this program yet")
+        }
     }
     .with_context(|| format!("{}: {}", case.id, case.title))
 }
@@ -98,7 +123,9 @@ fn replay(case: &Case, adapter: Adapter) -> Result<()> {
 fn judge(outcome: Result<()>, listed: Option<&str>) -> Result<()> {
     match (outcome, listed) {
         (outcome, None) => outcome,
-        (Ok(()), Some(reason)) => bail!("passes, but is listed as an exception ({reason}): take it off the list"),
+        (Ok(()), Some(reason)) => {
+            bail!("passes, but is listed as an exception ({reason}): take it off the list")
+        }
         (Err(error), Some(reason)) => {
             println!("exception: {reason}: {error:#}");
             Ok(())
@@ -111,8 +138,14 @@ fn exceptions() -> Result<BTreeMap<String, String>> {
     let path = exceptions_file();
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let mut all = BTreeMap::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let (id, reason) = line.split_once(char::is_whitespace).with_context(|| format!("`{line}` has no reason"))?;
+    for line in text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
+        let (id, reason) = line
+            .split_once(char::is_whitespace)
+            .with_context(|| format!("`{line}` has no reason"))?;
         ensure!(!reason.trim().is_empty(), "`{line}` has no reason");
         let before = all.insert(id.to_owned(), reason.trim().to_owned());
         ensure!(before.is_none(), "`{id}` is listed twice");
@@ -121,7 +154,10 @@ fn exceptions() -> Result<BTreeMap<String, String>> {
 }
 
 fn shared_cases_are_there() -> Result<()> {
-    ensure!(shared().is_some() || !tests::is_set(REQUIRED), "no conformance folder, and {REQUIRED} is set");
+    ensure!(
+        shared().is_some() || !tests::is_set(REQUIRED),
+        "no conformance folder, and {REQUIRED} is set"
+    );
     Ok(())
 }
 
@@ -133,8 +169,14 @@ fn exceptions_name_cases() -> Result<()> {
     }
     let files = files();
     for id in exceptions.keys() {
-        let known = files.iter().any(|path| path.file_stem().is_some_and(|stem| stem.to_string_lossy() == *id));
-        ensure!(known, "`{id}` is listed as an exception, but there is no such case");
+        let known = files.iter().any(|path| {
+            path.file_stem()
+                .is_some_and(|stem| stem.to_string_lossy() == *id)
+        });
+        ensure!(
+            known,
+            "`{id}` is listed as an exception, but there is no such case"
+        );
     }
     Ok(())
 }

@@ -18,12 +18,20 @@ fn word(severity: Severity) -> &'static str {
 
 /// Compares findings as sets, all differing checks at once.
 pub(super) fn validate(cases: &[Validate]) -> Result<()> {
-    report(cases.iter().map(|case| (case.name.as_str(), findings(case))))
+    report(
+        cases
+            .iter()
+            .map(|case| (case.name.as_str(), findings(case))),
+    )
 }
 
 fn findings(case: &Validate) -> Result<()> {
     let files: Vec<_> = case.models.iter().map(ModelText::file).collect();
-    let known: BTreeSet<TableName> = case.known_tables.iter().map(|name| table(name)).collect::<Result<_>>()?;
+    let known: BTreeSet<TableName> = case
+        .known_tables
+        .iter()
+        .map(|name| table(name))
+        .collect::<Result<_>>()?;
     let (_, found) = Project::load(&files, Some(&known));
     let got: BTreeSet<Expected> = found
         .iter()
@@ -49,14 +57,20 @@ fn parts(case: &Parse) -> Result<()> {
     let header = domain::parse::header(&case.text);
     let want = &case.expect;
     if let Some(want) = &want.config {
-        let got: BTreeMap<String, String> =
-            header.config.iter().map(|(key, value, _, _)| (key.clone(), value.clone())).collect();
+        let got: BTreeMap<String, String> = header
+            .config
+            .iter()
+            .map(|(key, value, _, _)| (key.clone(), value.clone()))
+            .collect();
         same("config", &got, want)?;
     }
     if let Some(want) = &want.asserts {
         // The order of assertions says nothing: all are checked.
-        let got: BTreeSet<_> =
-            header.asserts.iter().map(|check| (check.expression.clone(), word(check.severity).to_owned())).collect();
+        let got: BTreeSet<_> = header
+            .asserts
+            .iter()
+            .map(|check| (check.expression.clone(), word(check.severity).to_owned()))
+            .collect();
         same("asserts", &got, &want.iter().cloned().collect())?;
     }
     if let Some(want) = &want.depends_on {
@@ -76,8 +90,9 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, want: &T) -> Result
 }
 
 fn report<'a>(outcomes: impl Iterator<Item = (&'a str, Result<()>)>) -> Result<()> {
-    let wrong: Vec<_> =
-        outcomes.filter_map(|(name, outcome)| outcome.err().map(|error| format!("{name}: {error:#}"))).collect();
+    let wrong: Vec<_> = outcomes
+        .filter_map(|(name, outcome)| outcome.err().map(|error| format!("{name}: {error:#}")))
+        .collect();
     if !wrong.is_empty() {
         bail!("{}", wrong.join("\n"));
     }

@@ -25,13 +25,19 @@ pub(super) fn replay(schedule: &Schedule) -> Result<()> {
         if due > horizon {
             break;
         }
-        cycles.push(Start { at: due.since(origin).as_secs_f64(), advances: waiting });
+        cycles.push(Start {
+            at: due.since(origin).as_secs_f64(),
+            advances: waiting,
+        });
         waiting = 0;
         coalescer.cycle_started(due);
     }
     let want = &schedule.expect.cycles;
     let alike = cycles.len() == want.len()
-        && cycles.iter().zip(want).all(|(got, want)| (got.at - want.at).abs() < 1e-3 && got.advances == want.advances);
+        && cycles
+            .iter()
+            .zip(want)
+            .all(|(got, want)| (got.at - want.at).abs() < 1e-3 && got.advances == want.advances);
     ensure!(alike, "got {cycles:?}, want {want:?}");
     Ok(())
 }

@@ -11,7 +11,10 @@ use super::{File, files, report};
 const README_LINES_MAX: usize = 200;
 
 fn documents() -> Result<Vec<File>> {
-    Ok(files()?.into_iter().filter(|file| file.path.ends_with(".md")).collect())
+    Ok(files()?
+        .into_iter()
+        .filter(|file| file.path.ends_with(".md"))
+        .collect())
 }
 
 fn readme() -> Result<String> {
@@ -42,14 +45,31 @@ fn console_lines(text: &str) -> Vec<String> {
 pub(super) fn readme_has_both_commands() -> Result<()> {
     let readme = readme()?;
     let lines = readme.lines().count();
-    ensure!(lines <= README_LINES_MAX, "{lines} lines, at most {README_LINES_MAX}");
+    ensure!(
+        lines <= README_LINES_MAX,
+        "{lines} lines, at most {README_LINES_MAX}"
+    );
     let commands = console_lines(&readme);
-    let setup: Vec<_> = commands.iter().filter(|line| line.starts_with("cargo ")).collect();
-    ensure!(setup.iter().any(|line| line.starts_with("cargo run --release -- demo")), "no demo in {setup:?}");
+    let setup: Vec<_> = commands
+        .iter()
+        .filter(|line| line.starts_with("cargo "))
+        .collect();
+    ensure!(
+        setup
+            .iter()
+            .any(|line| line.starts_with("cargo run --release -- demo")),
+        "no demo in {setup:?}"
+    );
     let script = std::fs::read_to_string(tests::root().join(".ci/run")).context(".ci/run")?;
-    let tested = setup.iter().filter(|line| line.contains("nextest") || line.starts_with("cargo test")).count();
+    let tested = setup
+        .iter()
+        .filter(|line| line.contains("nextest") || line.starts_with("cargo test"))
+        .count();
     ensure!(tested == 1, "{tested} test commands in {setup:?}");
-    ensure!(script.contains("README.md"), ".ci/run does not take the test command from the README");
+    ensure!(
+        script.contains("README.md"),
+        ".ci/run does not take the test command from the README"
+    );
     Ok(())
 }
 
@@ -72,7 +92,10 @@ pub(super) fn commands_exist() -> Result<()> {
 }
 
 fn known(arguments: &[&str]) -> Result<()> {
-    let piped = arguments.iter().position(|word| ["|", ">", "<", "&&", "#"].contains(word)).unwrap_or(arguments.len());
+    let piped = arguments
+        .iter()
+        .position(|word| ["|", ">", "<", "&&", "#"].contains(word))
+        .unwrap_or(arguments.len());
     let mut words = arguments[..piped].iter().peekable();
     let mut path: Vec<&str> = Vec::new();
     let mut flags = Vec::new();
@@ -80,7 +103,11 @@ fn known(arguments: &[&str]) -> Result<()> {
     while let Some(word) = words.next() {
         if let Some(flag) = word.strip_prefix("--") {
             let flag = flag.split('=').next().unwrap_or(flag);
-            ensure!(help.contains(&format!("--{flag}")), "`--{flag}` is no flag of `{}`", path.join(" "));
+            ensure!(
+                help.contains(&format!("--{flag}")),
+                "`--{flag}` is no flag of `{}`",
+                path.join(" ")
+            );
             flags.push(flag);
             if flag == "project" {
                 words.next();
@@ -96,16 +123,24 @@ fn known(arguments: &[&str]) -> Result<()> {
 }
 
 fn help(path: &[&str]) -> Result<String> {
-    let output = Command::new(program::binary()?).args(path).arg("--help").output()?;
+    let output = Command::new(program::binary()?)
+        .args(path)
+        .arg("--help")
+        .output()?;
     ensure!(output.status.success(), "`{} --help` fails", path.join(" "));
     Ok(String::from_utf8(output.stdout)?)
 }
 
 /// First words of the indented lines under `Commands:`.
 fn subcommands(help: &str) -> BTreeSet<String> {
-    let under = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
+    let under = help
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1);
     let lines = under.take_while(|line| line.starts_with(' ') || line.is_empty());
-    lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
+    lines
+        .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
+        .collect()
 }
 
 /// Every key that `settings` reads is named in the README or a document beside the code.
@@ -118,7 +153,16 @@ pub(super) fn every_setting_is_documented() -> Result<()> {
         }
     }
     ensure!(keys.len() >= 15, "only {} keys found: {keys:?}", keys.len());
-    let documents: String = documents()?.into_iter().filter_map(|file| file.text).collect();
-    let missing = keys.iter().filter(|key| !documents.contains(&format!("`{key}`")) && !documents.contains(&format!(".{key}`")));
-    report(&missing.map(|key| format!("setting `{key}` is in no document")).collect::<Vec<_>>())
+    let documents: String = documents()?
+        .into_iter()
+        .filter_map(|file| file.text)
+        .collect();
+    let missing = keys.iter().filter(|key| {
+        !documents.contains(&format!("`{key}`")) && !documents.contains(&format!(".{key}`"))
+    });
+    report(
+        &missing
+            .map(|key| format!("setting `{key}` is in no document"))
+            .collect::<Vec<_>>(),
+    )
 }

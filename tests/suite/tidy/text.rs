@@ -9,7 +9,9 @@ const LINES_MAX: usize = 500;
 /// Most lines of a `main.rs` of a function.
 const MAIN_LINES_MAX: usize = 40;
 /// Names that say nothing.
-const EMPTY_NAMES: [&str; 7] = ["util", "utils", "common", "helper", "helpers", "manager", "misc"];
+const EMPTY_NAMES: [&str; 7] = [
+    "util", "utils", "common", "helper", "helpers", "manager", "misc",
+];
 
 pub(super) fn files_are_short() -> Result<()> {
     let sources = files()?.into_iter().filter(|file| is_source(&file.path));
@@ -21,16 +23,22 @@ pub(super) fn files_are_short() -> Result<()> {
 }
 
 pub(super) fn mains_are_introductions() -> Result<()> {
-    let mains = files()?.into_iter().filter(|file| file.path.starts_with("functions/") && file.path.ends_with("/main.rs"));
+    let mains = files()?
+        .into_iter()
+        .filter(|file| file.path.starts_with("functions/") && file.path.ends_with("/main.rs"));
     let long = mains.filter_map(|file| {
         let lines = file.text.as_deref().unwrap_or_default().lines().count();
-        (lines > MAIN_LINES_MAX).then(|| format!("{}: {lines} lines, at most {MAIN_LINES_MAX}", file.path))
+        (lines > MAIN_LINES_MAX)
+            .then(|| format!("{}: {lines} lines, at most {MAIN_LINES_MAX}", file.path))
     });
     report(&long.collect::<Vec<_>>())
 }
 
 fn is_source(path: &str) -> bool {
-    [".rs", ".py", ".sh", ".js", ".css", ".html"].iter().any(|end| path.ends_with(end)) || path.ends_with(".ci/run")
+    [".rs", ".py", ".sh", ".js", ".css", ".html"]
+        .iter()
+        .any(|end| path.ends_with(end))
+        || path.ends_with(".ci/run")
 }
 
 pub(super) fn names_say_what_is_inside() -> Result<()> {
@@ -38,7 +46,10 @@ pub(super) fn names_say_what_is_inside() -> Result<()> {
     for file in files()? {
         for part in file.path.split('/') {
             if EMPTY_NAMES.contains(&part.split('.').next().unwrap_or(part)) {
-                complaints.push(format!("{}: `{part}` says nothing about what is inside", file.path));
+                complaints.push(format!(
+                    "{}: `{part}` says nothing about what is inside",
+                    file.path
+                ));
             }
         }
         let text = file.text.as_deref().unwrap_or_default();
@@ -46,11 +57,18 @@ pub(super) fn names_say_what_is_inside() -> Result<()> {
             for item in ["mod", "fn", "struct"] {
                 let declared = format!("{item} {name}");
                 let found = text.lines().any(|line| {
-                    let rest = line.trim_start().trim_start_matches("pub ").trim_start_matches("pub(crate) ");
-                    rest.strip_prefix(&declared).is_some_and(|end| end.starts_with([';', ' ', '(', '{', '<']))
+                    let rest = line
+                        .trim_start()
+                        .trim_start_matches("pub ")
+                        .trim_start_matches("pub(crate) ");
+                    rest.strip_prefix(&declared)
+                        .is_some_and(|end| end.starts_with([';', ' ', '(', '{', '<']))
                 });
                 if found {
-                    complaints.push(format!("{}: `{declared}` says nothing about what is inside", file.path));
+                    complaints.push(format!(
+                        "{}: `{declared}` says nothing about what is inside",
+                        file.path
+                    ));
                 }
             }
         }
@@ -59,16 +77,27 @@ pub(super) fn names_say_what_is_inside() -> Result<()> {
 }
 
 /// Folders of people and workplaces. Split, or this file would be its own first finding.
-const PLACES: [&str; 5] =
-    [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/tmp/", "hw")];
+const PLACES: [&str; 5] = [
+    concat!("/wo", "rk/"),
+    concat!("/ro", "ot/"),
+    concat!("/ho", "me/"),
+    concat!("/Us", "ers/"),
+    concat!("/tmp/", "hw"),
+];
 
 pub(super) fn nothing_names_this_machine() -> Result<()> {
     let mut complaints = Vec::new();
-    for file in files()?.into_iter().filter(|file| !file.path.ends_with("Cargo.lock")) {
+    for file in files()?
+        .into_iter()
+        .filter(|file| !file.path.ends_with("Cargo.lock"))
+    {
         for (at, line) in file.text.as_deref().unwrap_or_default().lines().enumerate() {
             for place in PLACES.iter().filter(|place| line.contains(**place)) {
                 // `owner/work/..` of an address is no folder of this machine.
-                let before = line.split(place).next().and_then(|before| before.chars().last());
+                let before = line
+                    .split(place)
+                    .next()
+                    .and_then(|before| before.chars().last());
                 if !before.is_some_and(|c| c.is_alphanumeric() || c == '.' || c == '-') {
                     complaints.push(format!("{}:{}: `{place}`", file.path, at + 1));
                 }
@@ -79,12 +108,22 @@ pub(super) fn nothing_names_this_machine() -> Result<()> {
 }
 
 pub(super) fn nothing_is_left_to_do() -> Result<()> {
-    let marks = [concat!("unimpl", "emented!("), concat!("to", "do!("), concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
+    let marks = [
+        concat!("unimpl", "emented!("),
+        concat!("to", "do!("),
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("X", "XX"),
+    ];
     let excused = concat!("allow(clippy::", "unwrap_used");
     let mut complaints = Vec::new();
     for file in files()?.into_iter().filter(|file| is_source(&file.path)) {
         for (at, line) in file.text.as_deref().unwrap_or_default().lines().enumerate() {
-            for mark in marks.iter().chain([&excused]).filter(|mark| line.contains(**mark)) {
+            for mark in marks
+                .iter()
+                .chain([&excused])
+                .filter(|mark| line.contains(**mark))
+            {
                 complaints.push(format!("{}:{}: `{mark}`", file.path, at + 1));
             }
         }

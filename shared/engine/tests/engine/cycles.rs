@@ -19,7 +19,9 @@ fn lab() -> Lab {
 }
 
 async fn cycle(lab: &Lab) -> Report {
-    cycle::run(&lab.world, &Silent).await.expect("the world answers")
+    cycle::run(&lab.world, &Silent)
+        .await
+        .expect("the world answers")
 }
 
 fn words(report: &Report) -> Vec<&'static str> {
@@ -29,13 +31,23 @@ fn words(report: &Report) -> Vec<&'static str> {
 async fn consumed(lab: &Lab, model: &str, input: &str) -> Position {
     let key = Key::new(items::model(&table(model)), items::consumed(&table(input)));
     let item = lab.world.state.get(&key).await.expect("state answers");
-    item.map(|item| item.decode::<items::Consumed>().expect("a watermark").position)
-        .unwrap_or_default()
+    item.map(|item| {
+        item.decode::<items::Consumed>()
+            .expect("a watermark")
+            .position
+    })
+    .unwrap_or_default()
 }
 
 async fn model(lab: &Lab, name: &str) -> ModelStatus {
-    let status = status::status(&lab.world, RunnerStatus::default()).await.expect("state answers");
-    status.models.into_iter().find(|m| m.model == table(name)).expect("the model is live")
+    let status = status::status(&lab.world, RunnerStatus::default())
+        .await
+        .expect("state answers");
+    status
+        .models
+        .into_iter()
+        .find(|m| m.model == table(name))
+        .expect("the model is live")
 }
 
 #[tokio::test]
@@ -44,9 +56,18 @@ async fn a_chain_moves_in_one_cycle_and_then_rests() {
     assert_eq!(words(&cycle(&lab).await), ["idle", "idle"]);
     lab.land("landing.ev", 3).await;
     assert_eq!(words(&cycle(&lab).await), ["built", "built"]);
-    assert_eq!(consumed(&lab, "silver.ev", "bronze.ev").await, Position { sequence: 3, commits: 1 });
+    assert_eq!(
+        consumed(&lab, "silver.ev", "bronze.ev").await,
+        Position {
+            sequence: 3,
+            commits: 1
+        }
+    );
     let report = cycle(&lab).await;
-    assert_eq!((words(&report).as_slice(), report.number), (["idle", "idle"].as_slice(), 1));
+    assert_eq!(
+        (words(&report).as_slice(), report.number),
+        (["idle", "idle"].as_slice(), 1)
+    );
 }
 
 #[tokio::test]
@@ -58,7 +79,10 @@ async fn an_idle_cycle_asks_the_store_once() {
     counted.take();
     cycle(&lab).await;
     let counts = counted.take();
-    assert_eq!((counts.requests(), counts.gets, counts.transacts), (1, 1, 0));
+    assert_eq!(
+        (counts.requests(), counts.gets, counts.transacts),
+        (1, 1, 0)
+    );
 }
 
 #[tokio::test]
@@ -69,17 +93,33 @@ async fn a_failing_model_backs_off_and_tells_once() {
     assert_eq!(words(&cycle(&lab).await), ["error", "idle"]);
     assert_eq!(words(&cycle(&lab).await), ["held", "idle"]);
     let failing = model(&lab, "bronze.ev").await;
-    assert_eq!((failing.status, failing.retry_in_seconds), ("failing", Some(2.0)));
+    assert_eq!(
+        (failing.status, failing.retry_in_seconds),
+        ("failing", Some(2.0))
+    );
     lab.clock.advance(Duration::from_secs(2));
     assert_eq!(words(&cycle(&lab).await), ["error", "idle"]);
     assert_eq!(model(&lab, "bronze.ev").await.retry_in_seconds, Some(4.0));
     lab.lake.trouble(None);
-    control::refresh_now(&lab.world, &table("bronze.ev")).await.expect("a live model");
+    control::refresh_now(&lab.world, &table("bronze.ev"))
+        .await
+        .expect("a live model");
     assert_eq!(words(&cycle(&lab).await), ["built", "built"]);
-    let alerts: Vec<_> = lab.alerts.all().into_iter().map(|alert| alert.kind).collect();
-    assert_eq!(alerts, [AlertKind::LiveModelFailed, AlertKind::LiveModelRecovered]);
+    let alerts: Vec<_> = lab
+        .alerts
+        .all()
+        .into_iter()
+        .map(|alert| alert.kind)
+        .collect();
+    assert_eq!(
+        alerts,
+        [AlertKind::LiveModelFailed, AlertKind::LiveModelRecovered]
+    );
     let well = model(&lab, "bronze.ev").await;
-    assert_eq!((well.status, well.consecutive_failures, well.last_error), ("live", 0, None));
+    assert_eq!(
+        (well.status, well.consecutive_failures, well.last_error),
+        ("live", 0, None)
+    );
 }
 
 #[tokio::test]
@@ -89,19 +129,30 @@ async fn resuming_ends_a_backoff() {
     lab.lake.trouble(Some((table("landing.ev"), Kind::Corrupt)));
     assert_eq!(words(&cycle(&lab).await), ["error", "idle"]);
     lab.lake.trouble(None);
-    control::set_paused(&lab.world, &table("bronze.ev"), true).await.expect("a live model");
+    control::set_paused(&lab.world, &table("bronze.ev"), true)
+        .await
+        .expect("a live model");
     assert_eq!(words(&cycle(&lab).await), ["held", "held"]);
-    control::set_paused(&lab.world, &table("bronze.ev"), false).await.expect("a live model");
+    control::set_paused(&lab.world, &table("bronze.ev"), false)
+        .await
+        .expect("a live model");
     assert_eq!(words(&cycle(&lab).await), ["built", "built"]);
 }
 
 #[tokio::test]
 async fn retry_delays_are_jittered_by_a_tenth() {
-    let lab = Lab::new(Arc::new(MemoryState::new()), chain(), LiveSettings::default());
+    let lab = Lab::new(
+        Arc::new(MemoryState::new()),
+        chain(),
+        LiveSettings::default(),
+    );
     lab.land("landing.ev", 1).await;
     lab.lake.trouble(Some((table("landing.ev"), Kind::Invalid)));
     cycle(&lab).await;
-    let delay = model(&lab, "bronze.ev").await.retry_in_seconds.expect("it backs off");
+    let delay = model(&lab, "bronze.ev")
+        .await
+        .retry_in_seconds
+        .expect("it backs off");
     assert!((1.8..=2.2).contains(&delay) && delay != 2.0, "{delay}");
 }
 
@@ -109,8 +160,11 @@ async fn retry_delays_are_jittered_by_a_tenth() {
 async fn a_silent_store_is_no_failure_of_the_model() {
     let lab = lab();
     lab.land("landing.ev", 1).await;
-    lab.lake.trouble(Some((table("landing.ev"), Kind::Unavailable)));
-    let error = cycle::run(&lab.world, &Silent).await.expect_err("the world is silent");
+    lab.lake
+        .trouble(Some((table("landing.ev"), Kind::Unavailable)));
+    let error = cycle::run(&lab.world, &Silent)
+        .await
+        .expect_err("the world is silent");
     assert_eq!(error.kind, Kind::Unavailable);
     assert_eq!(model(&lab, "bronze.ev").await.consecutive_failures, 0);
     assert!(lab.alerts.all().is_empty());
@@ -119,13 +173,22 @@ async fn a_silent_store_is_no_failure_of_the_model() {
 #[tokio::test]
 async fn a_conflict_is_tried_once_more_and_is_no_failure() {
     let faults = Arc::new(Faults::none());
-    let state: Arc<dyn State> =
-        Arc::new(FaultyState::new(Arc::new(MemoryState::new()), faults.clone()));
+    let state: Arc<dyn State> = Arc::new(FaultyState::new(
+        Arc::new(MemoryState::new()),
+        faults.clone(),
+    ));
     let lab = Lab::new(state, chain(), exact());
     lab.land("landing.ev", 1).await;
     for (conflicts, expected) in [(1, "built"), (2, "conflict")] {
         lab.land("landing.ev", 1).await;
-        let targets = [(table("landing.ev"), Position { sequence: 9, commits: 9 })].into();
+        let targets = [(
+            table("landing.ev"),
+            Position {
+                sequence: 9,
+                commits: 9,
+            },
+        )]
+        .into();
         (0..conflicts).for_each(|skip| faults.inject(Operation::Transact, skip, Fault::Conflict));
         let how = engine::refresh::refresh(&lab.world, &table("bronze.ev"), &targets).await;
         assert_eq!(how.expect("the world answers").word(), expected);
@@ -139,7 +202,9 @@ async fn lag_counts_from_the_arrival_in_landing_across_hops() {
     let lab = lab();
     lab.land("landing.ev", 1).await;
     cycle(&lab).await;
-    control::set_paused(&lab.world, &table("silver.ev"), true).await.expect("a live model");
+    control::set_paused(&lab.world, &table("silver.ev"), true)
+        .await
+        .expect("a live model");
     lab.land("landing.ev", 1).await;
     lab.clock.advance(Duration::from_secs(7));
     assert_eq!(model(&lab, "bronze.ev").await.lag_seconds, 7.0);

@@ -39,7 +39,10 @@ pub(crate) fn table(name: &str) -> TableName {
 
 /// Settings without jitter.
 pub(crate) fn exact() -> LiveSettings {
-    LiveSettings { jitter: 0.0, ..LiveSettings::default() }
+    LiveSettings {
+        jitter: 0.0,
+        ..LiveSettings::default()
+    }
 }
 
 /// landing.ev -> bronze.ev -> silver.ev, both appended.
@@ -51,13 +54,19 @@ pub(crate) fn chain() -> Project {
         );
         (format!("transform/{}.sql", name.replace('.', "/")), text)
     };
-    project(&[model("bronze.ev", "landing.ev"), model("silver.ev", "bronze.ev")])
+    project(&[
+        model("bronze.ev", "landing.ev"),
+        model("silver.ev", "bronze.ev"),
+    ])
 }
 
 /// A project that must load.
 pub(crate) fn project(files: &[(String, String)]) -> Project {
     let (project, findings) = Project::load(files, None);
-    let errors: Vec<_> = findings.iter().filter(|f| f.severity == Severity::Error).collect();
+    let errors: Vec<_> = findings
+        .iter()
+        .filter(|f| f.severity == Severity::Error)
+        .collect();
     assert!(errors.is_empty(), "{errors:?}");
     project
 }
@@ -66,7 +75,10 @@ impl Lab {
     pub(crate) fn new(state: Arc<dyn State>, project: Project, live: LiveSettings) -> Self {
         let clock = Arc::new(SimulatedClock::default());
         let alerts = Arc::new(RecordedAlerts::new());
-        let lake = Arc::new(Lake { state: state.clone(), trouble: Mutex::default() });
+        let lake = Arc::new(Lake {
+            state: state.clone(),
+            trouble: Mutex::default(),
+        });
         let world = World {
             state,
             landing: lake.clone(),
@@ -79,20 +91,35 @@ impl Lab {
             project: Arc::new(project),
             live: Arc::new(live),
         };
-        Self { world, clock, alerts, lake }
+        Self {
+            world,
+            clock,
+            alerts,
+            lake,
+        }
     }
 
     /// Commits rows to a landing table, announced to nobody.
     pub(crate) async fn land(&self, name: &str, rows: u64) -> Position {
         let key = Key::new(items::table(&table(name)), items::HEAD);
         let item = self.world.state.get(&key).await.expect("state answers");
-        let before = item.as_ref().map(|item| item.decode::<Head>().expect("a head").position);
+        let before = item
+            .as_ref()
+            .map(|item| item.decode::<Head>().expect("a head").position);
         let before = before.unwrap_or_default();
         let to = before.sequence + rows;
-        let position = Position { sequence: to, commits: before.commits + 1 };
+        let position = Position {
+            sequence: to,
+            commits: before.commits + 1,
+        };
         let now = self.world.clock.now();
-        let head =
-            Head { position, rows: to, advanced_at: now, columns: Vec::new(), snapshot: None };
+        let head = Head {
+            position,
+            rows: to,
+            advanced_at: now,
+            columns: Vec::new(),
+            snapshot: None,
+        };
         let advance = Advance {
             from: before.sequence,
             to,
@@ -104,9 +131,18 @@ impl Lab {
         let commit = Key::new(items::table(&table(name)), items::advance(to));
         let writes = vec![
             Write::put(key, &head, Expect::as_read(item.as_ref())),
-            Write::Put { key: commit, value: pack(&advance, b""), expect: Expect::Absent },
+            Write::Put {
+                key: commit,
+                value: pack(&advance, b""),
+                expect: Expect::Absent,
+            },
         ];
-        let outcome = self.world.state.transact(writes).await.expect("state answers");
+        let outcome = self
+            .world
+            .state
+            .transact(writes)
+            .await
+            .expect("state answers");
         assert!(outcome.is_committed());
         position
     }
@@ -166,12 +202,19 @@ impl Query for Lake {
             Pin::Landing { through, .. } => *through,
             Pin::Model { snapshot, .. } => u64::try_from(snapshot.id).expect("not negative"),
         };
-        let watermark = statement.sql.rsplit('>').next().and_then(|n| n.trim().parse().ok());
+        let watermark = statement
+            .sql
+            .rsplit('>')
+            .next()
+            .and_then(|n| n.trim().parse().ok());
         let watermark: u64 = watermark.unwrap_or(0);
         let rows = (watermark + 1..=through).map(|n| i64::try_from(n).expect("small"));
         let column = Arc::new(Int64Array::from_iter_values(rows));
         let batch = RecordBatch::try_new(columns(), vec![column]).expect("a batch");
-        Ok(Rows { schema: columns(), stream: stream::iter([Ok(batch)]).boxed() })
+        Ok(Rows {
+            schema: columns(),
+            stream: stream::iter([Ok(batch)]).boxed(),
+        })
     }
 
     async fn describe(&self, _: &Statement, _: &Catalog) -> Result<SchemaRef> {
@@ -201,7 +244,10 @@ impl Tables for Lake {
         let before = change.base.as_ref().map_or(0, |base| base.id);
         let after = before + i64::try_from(added).expect("small");
         Ok(Staged {
-            snapshot: Snapshot { metadata: format!("{}/{after}", change.table), id: after },
+            snapshot: Snapshot {
+                metadata: format!("{}/{after}", change.table),
+                id: after,
+            },
             changed: added > 0,
             added,
             deleted: 0,

@@ -34,13 +34,24 @@ async fn pass(lab: &Lab, milliseconds: u64) {
 async fn refreshes(lab: &Lab, model: &str) -> u64 {
     let key = Key::new(items::model(&table(model)), items::STATE);
     let item = lab.world.state.get(&key).await.expect("state answers");
-    item.map_or(0, |item| item.decode::<items::ModelState>().expect("a state").refreshes)
+    item.map_or(0, |item| {
+        item.decode::<items::ModelState>()
+            .expect("a state")
+            .refreshes
+    })
 }
 
 async fn announce(lab: &Lab, rows: u64) {
     let position = lab.land("landing.ev", rows).await;
-    let announcement = Announcement { table: table("landing.ev"), position };
-    lab.world.queue.send(&[announcement]).await.expect("the queue takes it");
+    let announcement = Announcement {
+        table: table("landing.ev"),
+        position,
+    };
+    lab.world
+        .queue
+        .send(&[announcement])
+        .await
+        .expect("the queue takes it");
     settle().await;
 }
 
@@ -61,7 +72,13 @@ async fn an_announced_burst_is_one_refresh_after_the_debounce() {
     pass(&lab, 130).await;
     assert_eq!(refreshes(&lab, "silver.ev").await, 0);
     pass(&lab, 100).await;
-    assert_eq!((refreshes(&lab, "bronze.ev").await, refreshes(&lab, "silver.ev").await), (1, 1));
+    assert_eq!(
+        (
+            refreshes(&lab, "bronze.ev").await,
+            refreshes(&lab, "silver.ev").await
+        ),
+        (1, 1)
+    );
     runner.stop().await;
 }
 
@@ -118,13 +135,25 @@ async fn a_cycle_that_the_world_failed_is_recorded_and_tried_again() {
     let lab = lab();
     let runner = running(&lab).await;
     pass(&lab, 2_000).await;
-    lab.lake.trouble(Some((table("landing.ev"), Kind::Unavailable)));
+    lab.lake
+        .trouble(Some((table("landing.ev"), Kind::Unavailable)));
     announce(&lab, 1).await;
     pass(&lab, 300).await;
-    assert!(runner.status().last_error.is_some_and(|error| error.contains("as the test wants")));
+    assert!(
+        runner
+            .status()
+            .last_error
+            .is_some_and(|error| error.contains("as the test wants"))
+    );
     lab.lake.trouble(None);
     pass(&lab, 2_500).await;
-    assert_eq!((refreshes(&lab, "silver.ev").await, runner.status().last_error), (1, None));
+    assert_eq!(
+        (
+            refreshes(&lab, "silver.ev").await,
+            runner.status().last_error
+        ),
+        (1, None)
+    );
     runner.stop().await;
 }
 
@@ -141,7 +170,9 @@ async fn the_feed_tells_what_happened_in_order() {
     let told: Vec<String> = events
         .iter()
         .map(|numbered| match &numbered.event {
-            Event::Advanced { table, sequence, .. } => format!("{table} at {sequence}"),
+            Event::Advanced {
+                table, sequence, ..
+            } => format!("{table} at {sequence}"),
             Event::CycleStarted { number, .. } => format!("cycle {number}"),
             Event::Refreshed { model, how, .. } => format!("{model} {}", how.word()),
             Event::Control { model, action, .. } => format!("{action} {model}"),
@@ -149,7 +180,12 @@ async fn the_feed_tells_what_happened_in_order() {
         .collect();
     assert_eq!(
         told[..4],
-        ["landing.ev at 2", "cycle 1", "bronze.ev built", "silver.ev built"],
+        [
+            "landing.ev at 2",
+            "cycle 1",
+            "bronze.ev built",
+            "silver.ev built"
+        ],
         "{told:?}"
     );
     assert_eq!(runner.events(events[1].id).0.len(), events.len() - 2);

@@ -4,23 +4,31 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
     array::{
-        Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array,
-        Float64Array, Int32Array, Int64Array, StringArray, Time64MicrosecondArray,
+        Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array,
+        Float32Array, Float64Array, Int32Array, Int64Array, StringArray, Time64MicrosecondArray,
         TimestampMicrosecondArray, UInt64Array,
     },
     compute::{SortOptions, sort_to_indices, take},
     datatypes::{DataType, Field, Schema},
 };
 use iceberg::spec::{DataFile, Datum, NestedField, PrimitiveLiteral, PrimitiveType, Type};
-use parquet::{arrow::arrow_reader::statistics::StatisticsConverter, file::metadata::ParquetMetaData};
+use parquet::{
+    arrow::arrow_reader::statistics::StatisticsConverter, file::metadata::ParquetMetaData,
+};
 use ports::tables::Bounds;
 
 use super::{columns::Columns, types};
 
 /// Bounds of every top-level column that is not nested, by name, from a file's footer.
 pub(crate) fn from_footer(columns: &Columns, footer: &ParquetMetaData) -> BTreeMap<String, Bounds> {
-    let fields = columns.file.fields().iter().filter(|f| !f.data_type().is_nested());
-    fields.filter_map(|f| Some((f.name().clone(), of_column(&columns.file, f, footer)?))).collect()
+    let fields = columns
+        .file
+        .fields()
+        .iter()
+        .filter(|f| !f.data_type().is_nested());
+    fields
+        .filter_map(|f| Some((f.name().clone(), of_column(&columns.file, f, footer)?)))
+        .collect()
 }
 
 fn of_column(schema: &Schema, field: &Field, footer: &ParquetMetaData) -> Option<Bounds> {
@@ -39,8 +47,14 @@ fn of_column(schema: &Schema, field: &Field, footer: &ParquetMetaData) -> Option
         known.then(|| extreme(&each, descending)).flatten()
     };
     Some(Bounds {
-        min: converter.row_group_mins(groups).ok().and_then(|mins| end(mins, false)),
-        max: converter.row_group_maxes(groups).ok().and_then(|maxes| end(maxes, true)),
+        min: converter
+            .row_group_mins(groups)
+            .ok()
+            .and_then(|mins| end(mins, false)),
+        max: converter
+            .row_group_maxes(groups)
+            .ok()
+            .and_then(|maxes| end(maxes, true)),
         nulls: sum(&nulls),
     })
 }
@@ -50,9 +64,14 @@ fn sum(counts: &UInt64Array) -> Option<u64> {
 }
 
 fn extreme(each: &ArrayRef, descending: bool) -> Option<ArrayRef> {
-    let options = SortOptions { descending, nulls_first: false };
+    let options = SortOptions {
+        descending,
+        nulls_first: false,
+    };
     let first = sort_to_indices(each, Some(options), Some(1)).ok()?;
-    take(each, &first, None).ok().filter(|one| one.len() == 1 && one.is_valid(0))
+    take(each, &first, None)
+        .ok()
+        .filter(|one| one.len() == 1 && one.is_valid(0))
 }
 
 /// Iceberg's bounds of a file by field id.
@@ -86,13 +105,17 @@ impl Metrics {
             fields.filter_map(|f| Some((f, bounds.get(&f.name)?)))
         };
         let ends = |end: fn(&Bounds) -> &Option<ArrayRef>| {
-            known().filter_map(|(f, b)| Some((f.id, datum(f, end(b).as_ref()?)?))).collect()
+            known()
+                .filter_map(|(f, b)| Some((f.id, datum(f, end(b).as_ref()?)?)))
+                .collect()
         };
         let rows = u64::try_from(footer.file_metadata().num_rows()).unwrap_or(0);
         Self {
             lower: ends(|b| &b.min),
             upper: ends(|b| &b.max),
-            nulls: known().filter_map(|(f, b)| Some((f.id, b.nulls?))).collect(),
+            nulls: known()
+                .filter_map(|(f, b)| Some((f.id, b.nulls?)))
+                .collect(),
             values: known().map(|(f, _)| (f.id, rows)).collect(),
             sizes,
         }
@@ -101,17 +124,27 @@ impl Metrics {
 
 /// One value as Iceberg's.
 fn datum(field: &NestedField, one: &ArrayRef) -> Option<Datum> {
-    let Type::Primitive(kind) = field.field_type.as_ref() else { return None };
+    let Type::Primitive(kind) = field.field_type.as_ref() else {
+        return None;
+    };
     let bytes = match one.data_type() {
         DataType::Boolean => vec![u8::from(one.as_boolean().value(0))],
         DataType::Utf8 => one.as_string::<i32>().value(0).as_bytes().to_vec(),
         DataType::Binary => one.as_binary::<i32>().value(0).to_vec(),
-        DataType::Decimal128(..) => {
-            one.as_any().downcast_ref::<Decimal128Array>()?.value(0).to_be_bytes().to_vec()
-        }
+        DataType::Decimal128(..) => one
+            .as_any()
+            .downcast_ref::<Decimal128Array>()?
+            .value(0)
+            .to_be_bytes()
+            .to_vec(),
         fixed => {
             let width = fixed.primitive_width()?;
-            one.to_data().buffers().first()?.as_slice().get(..width)?.to_vec()
+            one.to_data()
+                .buffers()
+                .first()?
+                .as_slice()
+                .get(..width)?
+                .to_vec()
         }
     };
     Datum::try_from_bytes(&bytes, kind.clone()).ok()
@@ -134,9 +167,13 @@ pub(crate) fn from_manifest(columns: &Columns, file: &DataFile) -> BTreeMap<Stri
 }
 
 fn array(field: &NestedField, literal: &PrimitiveLiteral) -> Option<ArrayRef> {
-    let Type::Primitive(kind) = field.field_type.as_ref() else { return None };
+    let Type::Primitive(kind) = field.field_type.as_ref() else {
+        return None;
+    };
     Some(match (kind, literal) {
-        (PrimitiveType::Boolean, PrimitiveLiteral::Boolean(v)) => Arc::new(BooleanArray::from(vec![*v])),
+        (PrimitiveType::Boolean, PrimitiveLiteral::Boolean(v)) => {
+            Arc::new(BooleanArray::from(vec![*v]))
+        }
         (PrimitiveType::Int, PrimitiveLiteral::Int(v)) => Arc::new(Int32Array::from(vec![*v])),
         (PrimitiveType::Date, PrimitiveLiteral::Int(v)) => Arc::new(Date32Array::from(vec![*v])),
         (PrimitiveType::Long, PrimitiveLiteral::Long(v)) => Arc::new(Int64Array::from(vec![*v])),
@@ -149,8 +186,12 @@ fn array(field: &NestedField, literal: &PrimitiveLiteral) -> Option<ArrayRef> {
         (PrimitiveType::Timestamptz, PrimitiveLiteral::Long(v)) => {
             Arc::new(TimestampMicrosecondArray::from(vec![*v]).with_timezone("UTC"))
         }
-        (PrimitiveType::Float, PrimitiveLiteral::Float(v)) => Arc::new(Float32Array::from(vec![v.0])),
-        (PrimitiveType::Double, PrimitiveLiteral::Double(v)) => Arc::new(Float64Array::from(vec![v.0])),
+        (PrimitiveType::Float, PrimitiveLiteral::Float(v)) => {
+            Arc::new(Float32Array::from(vec![v.0]))
+        }
+        (PrimitiveType::Double, PrimitiveLiteral::Double(v)) => {
+            Arc::new(Float64Array::from(vec![v.0]))
+        }
         (PrimitiveType::String, PrimitiveLiteral::String(v)) => {
             Arc::new(StringArray::from(vec![v.as_str()]))
         }

@@ -22,7 +22,13 @@ struct Kept<K, V> {
 impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
     /// Keeps at most `most` values.
     pub(crate) fn new(most: usize) -> Self {
-        Self { kept: Mutex::new(Kept { values: HashMap::new(), uses: 0 }), most }
+        Self {
+            kept: Mutex::new(Kept {
+                values: HashMap::new(),
+                uses: 0,
+            }),
+            most,
+        }
     }
 
     /// The value of a key, if kept.
@@ -66,6 +72,9 @@ mod tests {
         cache.put(2, 'b');
         assert_eq!(cache.get(&1), Some('a'));
         cache.put(3, 'c');
-        assert_eq!((cache.get(&1), cache.get(&2), cache.get(&3)), (Some('a'), None, Some('c')));
+        assert_eq!(
+            (cache.get(&1), cache.get(&2), cache.get(&3)),
+            (Some('a'), None, Some('c'))
+        );
     }
 }

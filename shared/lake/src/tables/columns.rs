@@ -33,14 +33,20 @@ impl Columns {
         let arrow = |ids| {
             let fields = iceberg.as_struct().fields().iter().map(|f| {
                 types::to_arrow(f, ids).ok_or_else(|| {
-                    Error::new(Kind::Corrupt, "read columns", table)
-                        .because(format!("column `{}` has the foreign type {}", f.name, f.field_type))
+                    Error::new(Kind::Corrupt, "read columns", table).because(format!(
+                        "column `{}` has the foreign type {}",
+                        f.name, f.field_type
+                    ))
                 })
             });
             Ok::<_, Error>(Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?)))
         };
         let (read, file) = (arrow(Ids::Left)?, arrow(Ids::Kept)?);
-        Ok(Self { iceberg, read, file })
+        Ok(Self {
+            iceberg,
+            read,
+            file,
+        })
     }
 
     /// Position of a column by name, whatever its case.
@@ -51,7 +57,10 @@ impl Columns {
 
 /// Position of a field by name, whatever its case.
 pub(crate) fn position(schema: &Schema, name: &str) -> Option<usize> {
-    schema.fields().iter().position(|f| f.name().eq_ignore_ascii_case(name))
+    schema
+        .fields()
+        .iter()
+        .position(|f| f.name().eq_ignore_ascii_case(name))
 }
 
 /// A column as a query delivers it.
@@ -76,11 +85,15 @@ pub(crate) fn incoming(table: &TableName, schema: &Schema) -> Result<Vec<Incomin
         .map(|field| {
             let name = field.name().clone();
             if !seen.insert(name.to_lowercase()) {
-                return Err(invalid(format!("the query yields column `{name}` twice; rename one with AS")));
+                return Err(invalid(format!(
+                    "the query yields column `{name}` twice; rename one with AS"
+                )));
             }
             let kind = types::canonical(field.data_type()).ok_or_else(|| {
                 let given = field.data_type();
-                invalid(format!("column `{name}` has type {given}, which tables cannot hold; cast it"))
+                invalid(format!(
+                    "column `{name}` has type {given}, which tables cannot hold; cast it"
+                ))
             })?;
             let kind = (*field.data_type() != DataType::Null).then_some(kind);
             Ok(Incoming { name, kind })
@@ -112,15 +125,27 @@ pub(crate) fn evolve(
 ) -> Result<Evolved> {
     let fields = columns.iceberg.as_struct().fields();
     let find = |name: &str| columns.position(name);
-    let extra: Vec<&Incoming> = incoming.iter().filter(|c| find(&c.name).is_none()).collect();
+    let extra: Vec<&Incoming> = incoming
+        .iter()
+        .filter(|c| find(&c.name).is_none())
+        .collect();
     let refused = |why: String, hint: &str| {
-        Error::new(Kind::Invalid, "change columns of", table).because(format!("{why}; {hint}; {POLICIES}"))
+        Error::new(Kind::Invalid, "change columns of", table)
+            .because(format!("{why}; {hint}; {POLICIES}"))
     };
     let mut differences = Vec::new();
     for field in columns.read.fields() {
-        match incoming.iter().find(|c| c.name.eq_ignore_ascii_case(field.name())) {
-            None => differences.push(format!("column `{}` is missing from the query", field.name())),
-            Some(Incoming { kind: Some(kind), .. }) if kind != field.data_type() => {
+        match incoming
+            .iter()
+            .find(|c| c.name.eq_ignore_ascii_case(field.name()))
+        {
+            None => differences.push(format!(
+                "column `{}` is missing from the query",
+                field.name()
+            )),
+            Some(Incoming {
+                kind: Some(kind), ..
+            }) if kind != field.data_type() => {
                 let (old, new) = (types::word(field.data_type()), types::word(kind));
                 differences.push(format!(
                     "column `{}` is {old} in the table and {new} in the query",
@@ -132,12 +157,21 @@ pub(crate) fn evolve(
     }
     let mut fresh = Fresh { last: last_id };
     match policy {
-        OnSchemaChange::Ignore => Ok(Evolved { fields: fields.to_vec(), changed: false }),
+        OnSchemaChange::Ignore => Ok(Evolved {
+            fields: fields.to_vec(),
+            changed: false,
+        }),
         OnSchemaChange::Fail => {
             differences.extend(extra.iter().map(|c| format!("column `{}` is new", c.name)));
             match differences.is_empty() {
-                true => Ok(Evolved { fields: fields.to_vec(), changed: false }),
-                false => Err(refused(differences.join(", "), "the policy `fail` refuses any difference")),
+                true => Ok(Evolved {
+                    fields: fields.to_vec(),
+                    changed: false,
+                }),
+                false => Err(refused(
+                    differences.join(", "),
+                    "the policy `fail` refuses any difference",
+                )),
             }
         }
         OnSchemaChange::AppendNewColumns if !differences.is_empty() => Err(refused(
@@ -146,11 +180,17 @@ pub(crate) fn evolve(
         )),
         OnSchemaChange::AppendNewColumns => {
             let added = fresh.fields(&extra);
-            Ok(Evolved { changed: !added.is_empty(), fields: fields.iter().cloned().chain(added).collect() })
+            Ok(Evolved {
+                changed: !added.is_empty(),
+                fields: fields.iter().cloned().chain(added).collect(),
+            })
         }
         OnSchemaChange::SyncAllColumns => {
             let fields: Vec<_> = incoming.iter().map(|c| fresh.sync(columns, c)).collect();
-            Ok(Evolved { changed: fields != columns.iceberg.as_struct().fields(), fields })
+            Ok(Evolved {
+                changed: fields != columns.iceberg.as_struct().fields(),
+                fields,
+            })
         }
     }
 }
@@ -181,7 +221,10 @@ impl Fresh {
     /// The table's field of that name and type, or a new one.
     fn sync(&mut self, columns: &Columns, column: &Incoming) -> NestedFieldRef {
         let same = columns.position(&column.name).filter(|at| {
-            column.kind.as_ref().is_none_or(|kind| kind == columns.read.field(*at).data_type())
+            column
+                .kind
+                .as_ref()
+                .is_none_or(|kind| kind == columns.read.field(*at).data_type())
         });
         match same {
             Some(at) => columns.iceberg.as_struct().fields()[at].clone(),
@@ -200,8 +243,16 @@ pub(crate) struct Alignment {
 impl Alignment {
     /// From `given` to the columns of a table.
     pub(crate) fn new(given: &Schema, columns: &Columns) -> Self {
-        let sources = columns.read.fields().iter().map(|f| position(given, f.name())).collect();
-        Self { file: columns.file.clone(), sources }
+        let sources = columns
+            .read
+            .fields()
+            .iter()
+            .map(|f| position(given, f.name()))
+            .collect();
+        Self {
+            file: columns.file.clone(),
+            sources,
+        }
     }
 
     /// Aligns one batch. `Invalid` when a value does not fit the column's type.
@@ -212,7 +263,12 @@ impl Alignment {
             columns.push(match source {
                 None => new_null_array(field.data_type(), rows),
                 Some(at) => fit(batch.column(*at), field.data_type()).map_err(|e| {
-                    Error::new(Kind::Invalid, "store column", format!("{table}.{}", field.name())).because(e)
+                    Error::new(
+                        Kind::Invalid,
+                        "store column",
+                        format!("{table}.{}", field.name()),
+                    )
+                    .because(e)
                 })?,
             });
         }
@@ -224,12 +280,25 @@ fn fit(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, arrow::error::Arr
     if column.data_type() == kind {
         return Ok(column.clone());
     }
-    cast_with_options(column, kind, &CastOptions { safe: false, ..CastOptions::default() })
+    cast_with_options(
+        column,
+        kind,
+        &CastOptions {
+            safe: false,
+            ..CastOptions::default()
+        },
+    )
 }
 
 /// A batch of columns whose nested fields may be named or annotated otherwise than the schema's.
-pub(crate) fn batch_of(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
-    let options = RecordBatchOptions::new().with_match_field_names(false).with_row_count(Some(rows));
+pub(crate) fn batch_of(
+    schema: &SchemaRef,
+    columns: Vec<ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new()
+        .with_match_field_names(false)
+        .with_row_count(Some(rows));
     RecordBatch::try_new_with_options(schema.clone(), columns, &options)
         .map_err(|e| Error::new(Kind::Corrupt, "build batch", "rows").because(e))
 }

@@ -73,16 +73,24 @@ pub(crate) async fn commit(place: &Place<'_>, edit: Edit) -> Result<Table> {
     let mut objects = Vec::new();
     let mut listed = Vec::new();
     let files = data_manifest(place, &edit, &manifests, &mut listed, &mut objects).await?;
-    let deletes = delete_manifest(place, &edit, &plan, &manifests, &mut listed, &mut objects).await?;
+    let deletes =
+        delete_manifest(place, &edit, &plan, &manifests, &mut listed, &mut objects).await?;
     let (list_location, list) = manifests.list(&listed).await?;
     objects.push(list);
     let summary = summary(&edit, &plan, &files, &deletes);
     let metadata = metadata(place, &edit, &manifests, list_location, summary)?;
-    let path = place.names.metadata(edit.base.as_ref().map(|base| base.snapshot.metadata.as_str()));
+    let path = place.names.metadata(
+        edit.base
+            .as_ref()
+            .map(|base| base.snapshot.metadata.as_str()),
+    );
     let bytes = serde_json::to_vec(&metadata)
         .map_err(|e| Error::new(Kind::Corrupt, "write metadata of", place.table).because(e))?;
     objects.push((path.clone(), bytes.into()));
-    let snapshot = Snapshot { metadata: path, id: manifests.snapshot_id };
+    let snapshot = Snapshot {
+        metadata: path,
+        id: manifests.snapshot_id,
+    };
     put(place.objects, objects).await?;
     Ok(Table {
         snapshot,
@@ -96,9 +104,14 @@ pub(crate) async fn commit(place: &Place<'_>, edit: Edit) -> Result<Table> {
 
 async fn put(store: &Objects, objects: Vec<Object>) -> Result<()> {
     let puts = stream::iter(objects).map(|(path, bytes)| async move {
-        store.put(&Path::from(path), bytes.into()).await.map_err(Error::from)
+        store
+            .put(&Path::from(path), bytes.into())
+            .await
+            .map_err(Error::from)
     });
-    puts.buffer_unordered(PARALLEL).try_for_each(|_| async { Ok(()) }).await
+    puts.buffer_unordered(PARALLEL)
+        .try_for_each(|_| async { Ok(()) })
+        .await
 }
 
 /// Lists the data files: kept manifests as they are, and one new for what is added, moved and removed.
@@ -112,10 +125,20 @@ async fn data_manifest(
     let base = edit.base.as_deref();
     let old = || base.iter().flat_map(|base| base.files.iter().enumerate());
     let gone = |at: usize| edit.removed.contains(&at);
-    let live = old().filter(|(at, _)| !gone(*at)).map(|(_, f)| f.entry.manifest.clone()).collect();
-    let removed_from = old().filter(|(at, _)| gone(*at)).map(|(_, f)| f.entry.manifest.clone());
+    let live = old()
+        .filter(|(at, _)| !gone(*at))
+        .map(|(_, f)| f.entry.manifest.clone())
+        .collect();
+    let removed_from = old()
+        .filter(|(at, _)| gone(*at))
+        .map(|(_, f)| f.entry.manifest.clone());
     let known = base.map_or(&[][..], |base| base.manifests.as_slice());
-    let rewritten = to_rewrite(known, &live, &removed_from.collect(), place.limits.manifests);
+    let rewritten = to_rewrite(
+        known,
+        &live,
+        &removed_from.collect(),
+        place.limits.manifests,
+    );
     let keeps = |m: &&ManifestFile| {
         let location = m.manifest_path.as_str();
         live.contains(location) && !rewritten.contains(location)
@@ -131,7 +154,10 @@ async fn data_manifest(
             entries.removed.push(file.entry.clone());
             continue;
         }
-        let file = edit.deleted.get(&at).map_or_else(|| file.clone(), |rows| file.without(rows));
+        let file = edit
+            .deleted
+            .get(&at)
+            .map_or_else(|| file.clone(), |rows| file.without(rows));
         if moves {
             entries.existing.push(file.entry.clone());
             moved.push(file);
@@ -149,7 +175,12 @@ async fn data_manifest(
     }
     parts.extend(moved.into_iter().map(|file| file.part));
     let written = write(Content::Data, entries, manifests, listed, objects).await?;
-    files.extend(parts.into_iter().zip(written).map(|(part, entry)| Data { part, entry }));
+    files.extend(
+        parts
+            .into_iter()
+            .zip(written)
+            .map(|(part, entry)| Data { part, entry }),
+    );
     Ok(files)
 }
 
@@ -160,7 +191,11 @@ async fn write(
     listed: &mut Vec<ManifestFile>,
     objects: &mut Vec<Object>,
 ) -> Result<Vec<Entry>> {
-    let Written { manifest, object, live } = manifests.write(content, entries).await?;
+    let Written {
+        manifest,
+        object,
+        live,
+    } = manifests.write(content, entries).await?;
     listed.push(manifest);
     objects.push(object);
     Ok(live)
@@ -179,7 +214,12 @@ fn part(file: &NewFile, deleted: &RoaringTreemap) -> Arc<FilePart> {
 
 fn data_file(place: &Place<'_>, edit: &Edit, file: &NewFile) -> Result<DataFile> {
     let metrics = Metrics::new(&edit.draft.columns, &file.bounds, &file.footer);
-    let offsets = file.footer.row_groups().iter().filter_map(|group| group.file_offset()).collect();
+    let offsets = file
+        .footer
+        .row_groups()
+        .iter()
+        .filter_map(|group| group.file_offset())
+        .collect();
     DataFileBuilder::default()
         .content(DataContentType::Data)
         .file_path(place.root.location(&file.path))
@@ -205,11 +245,21 @@ async fn delete_manifest(
     listed: &mut Vec<ManifestFile>,
     objects: &mut Vec<Object>,
 ) -> Result<Vec<Deletes>> {
-    let old = edit.base.as_ref().map_or(&[][..], |base| base.deletes.as_slice());
+    let old = edit
+        .base
+        .as_ref()
+        .map_or(&[][..], |base| base.deletes.as_slice());
     if plan.new.is_none() && plan.dropped.is_empty() {
-        let live: BTreeSet<&str> = old.iter().map(|file| file.entry.manifest.as_ref()).collect();
+        let live: BTreeSet<&str> = old
+            .iter()
+            .map(|file| file.entry.manifest.as_ref())
+            .collect();
         let known = edit.base.iter().flat_map(|base| &base.manifests);
-        listed.extend(known.filter(|m| live.contains(m.manifest_path.as_str())).cloned());
+        listed.extend(
+            known
+                .filter(|m| live.contains(m.manifest_path.as_str()))
+                .cloned(),
+        );
         return Ok(old.to_vec());
     }
     let mut entries = Entries::default();
@@ -228,7 +278,11 @@ async fn delete_manifest(
         }
     }
     let written = write(Content::Deletes, entries, manifests, listed, objects).await?;
-    Ok(paths.into_iter().zip(written).map(|(path, entry)| Deletes { path, entry }).collect())
+    Ok(paths
+        .into_iter()
+        .zip(written)
+        .map(|(path, entry)| Deletes { path, entry })
+        .collect())
 }
 
 fn metadata(
@@ -240,7 +294,10 @@ fn metadata(
 ) -> Result<iceberg::spec::TableMetadata> {
     let draft = &edit.draft;
     // Clocks of two writers may differ: time in a table's metadata never runs backwards.
-    let last = edit.base.as_ref().map_or(i64::MIN, |base| base.metadata.last_updated_ms());
+    let last = edit
+        .base
+        .as_ref()
+        .map_or(i64::MIN, |base| base.metadata.last_updated_ms());
     let snapshot = iceberg::spec::Snapshot::builder()
         .with_snapshot_id(manifests.snapshot_id)
         .with_parent_snapshot_id(draft.metadata.current_snapshot_id())
@@ -252,13 +309,23 @@ fn metadata(
         .build();
     let mut old: Vec<_> = draft.metadata.snapshots().collect();
     old.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.sequence_number()));
-    let expired: Vec<i64> = old.iter().skip(place.limits.snapshots - 1).map(|s| s.snapshot_id()).collect();
-    let built = draft.builder.clone().set_branch_snapshot(snapshot, MAIN_BRANCH);
+    let expired: Vec<i64> = old
+        .iter()
+        .skip(place.limits.snapshots - 1)
+        .map(|s| s.snapshot_id())
+        .collect();
+    let built = draft
+        .builder
+        .clone()
+        .set_branch_snapshot(snapshot, MAIN_BRANCH);
     let built = built.map(|builder| match expired.is_empty() {
         true => builder,
         false => builder.remove_snapshots(&expired),
     });
-    Ok(built.and_then(|builder| builder.build()).map_err(|e| failed(place.table, e))?.metadata)
+    Ok(built
+        .and_then(|builder| builder.build())
+        .map_err(|e| failed(place.table, e))?
+        .metadata)
 }
 
 /// The snapshot's summary: Iceberg's counts, and our properties under `headwater.`.
@@ -272,27 +339,51 @@ fn summary(edit: &Edit, plan: &DeletePlan, files: &[Data], deletes: &[Deletes]) 
         ("added-records", added().map(|file| file.rows).sum()),
         ("added-files-size", added().map(|file| file.size).sum()),
         ("deleted-data-files", edit.removed.len() as u64),
-        ("deleted-records", removed().map(|file| file.part.rows).sum()),
-        ("removed-files-size", removed().map(|file| file.part.size).sum()),
+        (
+            "deleted-records",
+            removed().map(|file| file.part.rows).sum(),
+        ),
+        (
+            "removed-files-size",
+            removed().map(|file| file.part.size).sum(),
+        ),
         ("added-delete-files", u64::from(plan.new.is_some())),
         ("added-position-delete-files", u64::from(plan.new.is_some())),
         ("added-position-deletes", new_positions),
         ("removed-delete-files", plan.dropped.len() as u64),
     ];
     let totals = [
-        ("total-records", files.iter().map(|file| file.part.rows).sum::<u64>()),
+        (
+            "total-records",
+            files.iter().map(|file| file.part.rows).sum::<u64>(),
+        ),
         ("total-data-files", files.len() as u64),
-        ("total-files-size", files.iter().map(|file| file.part.size).sum()),
+        (
+            "total-files-size",
+            files.iter().map(|file| file.part.size).sum(),
+        ),
         ("total-delete-files", deletes.len() as u64),
-        ("total-position-deletes", deletes.iter().map(|file| file.entry.file.record_count()).sum()),
+        (
+            "total-position-deletes",
+            deletes
+                .iter()
+                .map(|file| file.entry.file.record_count())
+                .sum(),
+        ),
         ("total-equality-deletes", 0),
     ];
     let changes = counts.into_iter().filter(|(_, count)| *count > 0);
-    let ours = edit.properties.iter().map(|(key, value)| (format!("headwater.{key}"), value.clone()));
+    let ours = edit
+        .properties
+        .iter()
+        .map(|(key, value)| (format!("headwater.{key}"), value.clone()));
     let additional_properties: HashMap<String, String> = changes
         .chain(totals)
         .map(|(key, count)| (key.to_owned(), count.to_string()))
         .chain(ours)
         .collect();
-    Summary { operation: edit.operation.clone(), additional_properties }
+    Summary {
+        operation: edit.operation.clone(),
+        additional_properties,
+    }
 }

@@ -36,10 +36,18 @@ pub(crate) struct NewDeletes {
 impl NewDeletes {
     fn new(path: String, positions: &Positions) -> Result<Option<Self>> {
         let ends = positions.first_key_value().zip(positions.last_key_value());
-        let Some(((first, _), (last, _))) = ends else { return Ok(None) };
+        let Some(((first, _), (last, _))) = ends else {
+            return Ok(None);
+        };
         let (first, last) = (first.clone(), last.clone());
         let bytes = deletes::encode(positions)?;
-        Ok(Some(Self { path, bytes, rows: deletes::count(positions), first, last }))
+        Ok(Some(Self {
+            path,
+            bytes,
+            rows: deletes::count(positions),
+            first,
+            last,
+        }))
     }
 
     /// As manifests list it.
@@ -68,13 +76,18 @@ pub(crate) async fn plan_deletes(place: &Place<'_>, edit: &Edit) -> Result<Delet
     }
     let Some(base) = edit.base.as_deref() else {
         let new = NewDeletes::new(place.names.deletes(), &positions)?;
-        return Ok(DeletePlan { new, dropped: BTreeSet::new() });
+        return Ok(DeletePlan {
+            new,
+            dropped: BTreeSet::new(),
+        });
     };
     let stays = |at: &usize| !edit.removed.contains(at);
     for (at, rows) in edit.deleted.iter().filter(|(at, _)| stays(at)) {
         deletes::add(&mut positions, base.files[*at].entry.file.file_path(), rows);
     }
-    let stale = (0..base.files.len()).filter(stays).any(|at| base.files[at].part.deleted.is_some());
+    let stale = (0..base.files.len())
+        .filter(stays)
+        .any(|at| base.files[at].part.deleted.is_some());
     let dropped = match (stale, positions.is_empty()) {
         // No file that stays has deleted rows of old: no delete file of old says anything.
         (false, _) => (0..base.deletes.len()).collect(),
@@ -82,23 +95,35 @@ pub(crate) async fn plan_deletes(place: &Place<'_>, edit: &Edit) -> Result<Delet
         (true, false) => to_merge(base, deletes::count(&positions), place.limits.delete_files),
     };
     if stale && !dropped.is_empty() {
-        let live: BTreeSet<&str> =
-            (0..base.files.len()).filter(stays).map(|at| base.files[at].entry.file.file_path()).collect();
-        let merged = dropped.iter().map(|at| base.deletes[*at].path.clone()).collect();
+        let live: BTreeSet<&str> = (0..base.files.len())
+            .filter(stays)
+            .map(|at| base.files[at].entry.file.file_path())
+            .collect();
+        let merged = dropped
+            .iter()
+            .map(|at| base.deletes[*at].path.clone())
+            .collect();
         for (location, rows) in load::positions(place.objects, merged).await? {
             if live.contains(location.as_str()) {
                 deletes::add(&mut positions, &location, &rows);
             }
         }
     }
-    Ok(DeletePlan { new: NewDeletes::new(place.names.deletes(), &positions)?, dropped })
+    Ok(DeletePlan {
+        new: NewDeletes::new(place.names.deletes(), &positions)?,
+        dropped,
+    })
 }
 
 /// Delete files to merge with `new_rows` new deletes, smallest first: at least enough to be below the limit, and on
 /// while the next is not much larger than what is merged already.
 fn to_merge(base: &Table, new_rows: u64, most: usize) -> BTreeSet<usize> {
-    let mut sizes: Vec<(u64, usize)> =
-        base.deletes.iter().enumerate().map(|(at, f)| (f.entry.file.record_count(), at)).collect();
+    let mut sizes: Vec<(u64, usize)> = base
+        .deletes
+        .iter()
+        .enumerate()
+        .map(|(at, f)| (f.entry.file.record_count(), at))
+        .collect();
     if sizes.len() < most {
         return BTreeSet::new();
     }
@@ -133,12 +158,17 @@ pub(crate) fn to_fold(
     let gone = |at: usize| base.files[at].deleted_rows() + more(at);
     let bytes: u64 = files.iter().map(|at| size(*at)).sum();
     let tiny = bytes <= limits.tiny_bytes && files.iter().any(|at| gone(*at) > 0);
-    let half = files.iter().any(|at| gone(*at) * 2 > base.files[*at].part.rows);
+    let half = files
+        .iter()
+        .any(|at| gone(*at) * 2 > base.files[*at].part.rows);
     let small = bytes <= limits.small_bytes && (half || files.len() >= limits.small_files);
     if tiny || small {
         return files.into_iter().collect();
     }
-    let mut small: Vec<usize> = files.into_iter().filter(|at| size(*at) < limits.small_bytes).collect();
+    let mut small: Vec<usize> = files
+        .into_iter()
+        .filter(|at| size(*at) < limits.small_bytes)
+        .collect();
     if small.len() < limits.small_files {
         return BTreeSet::new();
     }

@@ -66,23 +66,34 @@ impl Draft {
             None => builder,
             Some(fields) => {
                 let schema = schema(table, fields)?;
-                builder.add_current_schema(schema).map_err(|e| failed(table, e))?
+                builder
+                    .add_current_schema(schema)
+                    .map_err(|e| failed(table, e))?
             }
         };
         Self::new(table, builder)
     }
 
     fn new(table: &TableName, builder: TableMetadataBuilder) -> Result<Self> {
-        let metadata = builder.clone().build().map_err(|e| failed(table, e))?.metadata;
+        let metadata = builder
+            .clone()
+            .build()
+            .map_err(|e| failed(table, e))?
+            .metadata;
         let columns = Columns::new(table, metadata.current_schema().clone())?;
-        Ok(Self { builder, metadata, columns })
+        Ok(Self {
+            builder,
+            metadata,
+            columns,
+        })
     }
 }
 
 fn schema(table: &TableName, fields: Vec<NestedFieldRef>) -> Result<Schema> {
-    Schema::builder().with_fields(fields).build().map_err(|e| {
-        Error::new(Kind::Invalid, "store columns of", table).because(e)
-    })
+    Schema::builder()
+        .with_fields(fields)
+        .build()
+        .map_err(|e| Error::new(Kind::Invalid, "store columns of", table).because(e))
 }
 
 pub(crate) fn failed(table: &TableName, error: iceberg::Error) -> Error {

@@ -91,7 +91,19 @@ impl Intake {
     ) -> Self {
         let sink = Sink::Held(Vec::new(), 0);
         let (rows, superseded, sequence_max) = (0, RoaringTreemap::new(), None);
-        Self { table, alignment, sequence, restamp, keyed, limits, sink, target, rows, superseded, sequence_max }
+        Self {
+            table,
+            alignment,
+            sequence,
+            restamp,
+            keyed,
+            limits,
+            sink,
+            target,
+            rows,
+            superseded,
+            sequence_max,
+        }
     }
 
     /// Takes in a batch.
@@ -102,7 +114,12 @@ impl Intake {
         let batch = self.alignment.align(&self.table, batch)?;
         let batch = self.stamp(batch)?;
         let sequences = self.sequences(&batch);
-        if let Some(max) = sequences.iter().flatten().max().and_then(|max| u64::try_from(*max).ok()) {
+        if let Some(max) = sequences
+            .iter()
+            .flatten()
+            .max()
+            .and_then(|max| u64::try_from(*max).ok())
+        {
             self.sequence_max = self.sequence_max.max(Some(max));
         }
         self.note_keys(&batch, sequences);
@@ -118,11 +135,19 @@ impl Intake {
             Sink::Writing(writer) => Rest::Written(writer, self.superseded),
         };
         let (rows, sequence_max, keyed) = (self.rows, self.sequence_max, self.keyed);
-        Ok(Taken { rows, superseded, sequence_max, keyed, rest })
+        Ok(Taken {
+            rows,
+            superseded,
+            sequence_max,
+            keyed,
+            rest,
+        })
     }
 
     fn stamp(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
-        let (Some(at), Some(next)) = (self.sequence, self.restamp) else { return Ok(batch) };
+        let (Some(at), Some(next)) = (self.sequence, self.restamp) else {
+            return Ok(batch);
+        };
         let end = next + batch.num_rows() as u64;
         self.restamp = Some(end);
         let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
@@ -144,7 +169,12 @@ impl Intake {
             }
             DataType::Int32 => {
                 let column = column.as_primitive::<Int32Type>();
-                Some(column.iter().map(|v| v.map_or(i64::MIN, i64::from)).collect())
+                Some(
+                    column
+                        .iter()
+                        .map(|v| v.map_or(i64::MIN, i64::from))
+                        .collect(),
+                )
             }
             _ => None,
         }
@@ -152,14 +182,20 @@ impl Intake {
 
     fn note_keys(&mut self, batch: &RecordBatch, sequences: Option<Vec<i64>>) {
         let Some(keyed) = &mut self.keyed else { return };
-        let columns: Vec<ArrayRef> = keyed.columns.iter().map(|at| batch.column(*at).clone()).collect();
+        let columns: Vec<ArrayRef> = keyed
+            .columns
+            .iter()
+            .map(|at| batch.column(*at).clone())
+            .collect();
         if let Some(ranges) = &mut keyed.ranges {
             ranges.add(&columns);
         }
         let keys = Keys::new(&columns, batch.num_rows());
         if keyed.unique {
             let superseded = &mut self.superseded;
-            keyed.map.merge(&keys, self.rows, sequences, |row| drop(superseded.insert(row)));
+            keyed.map.merge(&keys, self.rows, sequences, |row| {
+                superseded.insert(row);
+            });
         } else {
             keyed.map.add(&keys);
         }
@@ -208,7 +244,12 @@ fn staying(batches: Vec<RecordBatch>, superseded: &RoaringTreemap) -> Result<Vec
     let keep = |batch: RecordBatch| {
         let rows = first..first + batch.num_rows() as u64;
         first = rows.end;
-        keep(&batch, rows.map(|row| !superseded.contains(row)).collect::<Vec<bool>>().into())
+        keep(
+            &batch,
+            rows.map(|row| !superseded.contains(row))
+                .collect::<Vec<bool>>()
+                .into(),
+        )
     };
     batches.into_iter().map(keep).collect()
 }

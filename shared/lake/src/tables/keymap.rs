@@ -65,7 +65,9 @@ impl KeyMap {
         }
         for (at, hash) in hashes.iter().enumerate() {
             let (digest, row) = (keys.digest(at), first + at as u64);
-            let Some(other) = self.insert(digest, *hash, row) else { continue };
+            let Some(other) = self.insert(digest, *hash, row) else {
+                continue;
+            };
             if self.sequence(row) >= self.sequence(other) {
                 superseded(other);
             } else {
@@ -90,7 +92,11 @@ impl KeyMap {
     fn insert(&mut self, digest: Digest, hash: u64, row: u64) -> Option<u64> {
         let place = bucket(&digest);
         let shard = &mut self.shards[shard(place)];
-        match shard.entry(place, |kept| kept.digest == digest, |kept| bucket(&kept.digest)) {
+        match shard.entry(
+            place,
+            |kept| kept.digest == digest,
+            |kept| bucket(&kept.digest),
+        ) {
             Entry::Occupied(mut kept) => Some(std::mem::replace(&mut kept.get_mut().row, row)),
             Entry::Vacant(free) => {
                 free.insert(Kept { digest, row });
@@ -105,7 +111,8 @@ impl KeyMap {
 
     fn keep(&mut self, digest: &Digest, row: u64) {
         let place = bucket(digest);
-        if let Some(kept) = self.shards[shard(place)].find_mut(place, |kept| kept.digest == *digest) {
+        if let Some(kept) = self.shards[shard(place)].find_mut(place, |kept| kept.digest == *digest)
+        {
             kept.row = row;
         }
     }
@@ -121,7 +128,10 @@ impl KeyMap {
 
     /// Ends the taking in: the set of keys, ready to be probed.
     pub(crate) fn into_set(self) -> KeySet {
-        KeySet { filter: Filter::new(self.hashes.as_deref().unwrap_or_default()), shards: self.shards }
+        KeySet {
+            filter: Filter::new(self.hashes.as_deref().unwrap_or_default()),
+            shards: self.shards,
+        }
     }
 }
 
@@ -150,7 +160,9 @@ impl KeySet {
 
     fn holds(&self, digest: &Digest) -> bool {
         let place = bucket(digest);
-        self.shards[shard(place)].find(place, |kept| kept.digest == *digest).is_some()
+        self.shards[shard(place)]
+            .find(place, |kept| kept.digest == *digest)
+            .is_some()
     }
 }
 
@@ -164,7 +176,10 @@ struct Filter {
 impl Filter {
     fn new(hashes: &[u64]) -> Self {
         let size = (hashes.len().max(64) * FILTER_BITS_PER_KEY).next_power_of_two();
-        let mut filter = Self { bits: vec![0; size / 64], shift: 64 - size.trailing_zeros() };
+        let mut filter = Self {
+            bits: vec![0; size / 64],
+            shift: 64 - size.trailing_zeros(),
+        };
         for hash in hashes {
             let at = filter.bit(*hash);
             filter.bits[at / 64] |= 1 << (at % 64);
@@ -198,8 +213,12 @@ mod tests {
     fn the_highest_sequence_stays_and_the_last_of_equals() {
         let mut map = KeyMap::new(false);
         let mut gone = Vec::new();
-        map.merge(&keys(&[1, 1, 2]), 0, Some(vec![5, 3, 7]), |row| gone.push(row));
-        map.merge(&keys(&[1, 2, 2]), 3, Some(vec![5, 6, 8]), |row| gone.push(row));
+        map.merge(&keys(&[1, 1, 2]), 0, Some(vec![5, 3, 7]), |row| {
+            gone.push(row)
+        });
+        map.merge(&keys(&[1, 2, 2]), 3, Some(vec![5, 6, 8]), |row| {
+            gone.push(row)
+        });
         assert_eq!((gone, map.len()), (vec![1, 0, 4, 2], 2));
     }
 
@@ -208,10 +227,14 @@ mod tests {
         let mut map = KeyMap::new(true);
         map.add(&keys(&(0..5_000).map(|n| n * 3).collect::<Vec<_>>()));
         let (set, mut found) = (map.into_set(), 0);
-        set.probe(&keys(&(0..15_000).collect::<Vec<_>>()), &mut Vec::new(), |row| {
-            assert_eq!(row % 3, 0);
-            found += 1;
-        });
+        set.probe(
+            &keys(&(0..15_000).collect::<Vec<_>>()),
+            &mut Vec::new(),
+            |row| {
+                assert_eq!(row % 3, 0);
+                found += 1;
+            },
+        );
         assert_eq!(found, 5_000);
     }
 }

@@ -50,7 +50,10 @@ pub(crate) fn is_key(kind: &DataType) -> bool {
 impl Keys {
     /// Of canonical columns that [`is_key`] accepts.
     pub(crate) fn new(columns: &[ArrayRef], rows: usize) -> Self {
-        Self { columns: columns.iter().map(Column::new).collect(), rows }
+        Self {
+            columns: columns.iter().map(Column::new).collect(),
+            rows,
+        }
     }
 
     /// A hash of every row's key; equal keys have equal hashes.
@@ -64,7 +67,13 @@ impl Keys {
 
     /// The digest of one row's key.
     pub(crate) fn digest(&self, row: usize) -> Digest {
-        if let [Column { values: Values::Words(words), nulls }] = self.columns.as_slice() {
+        if let [
+            Column {
+                values: Values::Words(words),
+                nulls,
+            },
+        ] = self.columns.as_slice()
+        {
             return match is_null(nulls.as_ref(), row) {
                 true => [0, 1],
                 false => [words[row], 0],
@@ -75,7 +84,11 @@ impl Keys {
             column.encode(row, &mut hasher);
         }
         let bytes = *hasher.finalize().as_bytes();
-        let word = |at: usize| bytes[at..at + 8].iter().fold(0, |word, b| word << 8 | u64::from(*b));
+        let word = |at: usize| {
+            bytes[at..at + 8]
+                .iter()
+                .fold(0, |word, b| word << 8 | u64::from(*b))
+        };
         [word(0), word(8)]
     }
 }
@@ -98,15 +111,21 @@ impl Column {
     fn new(array: &ArrayRef) -> Self {
         let values = match array.data_type() {
             DataType::Boolean => Values::Words(booleans(array.as_boolean())),
-            DataType::Int32 => words(array.as_primitive::<Int32Type>().values(), |v| i64::from(v) as u64),
-            DataType::Date32 => words(array.as_primitive::<Date32Type>().values(), |v| i64::from(v) as u64),
+            DataType::Int32 => words(array.as_primitive::<Int32Type>().values(), |v| {
+                i64::from(v) as u64
+            }),
+            DataType::Date32 => words(array.as_primitive::<Date32Type>().values(), |v| {
+                i64::from(v) as u64
+            }),
             DataType::Int64 => words(array.as_primitive::<Int64Type>().values(), |v| v as u64),
-            DataType::Timestamp(..) => {
-                words(array.as_primitive::<TimestampMicrosecondType>().values(), |v| v as u64)
-            }
-            DataType::Time64(_) => {
-                words(array.as_primitive::<Time64MicrosecondType>().values(), |v| v as u64)
-            }
+            DataType::Timestamp(..) => words(
+                array.as_primitive::<TimestampMicrosecondType>().values(),
+                |v| v as u64,
+            ),
+            DataType::Time64(_) => words(
+                array.as_primitive::<Time64MicrosecondType>().values(),
+                |v| v as u64,
+            ),
             DataType::Float32 => words(array.as_primitive::<Float32Type>().values(), |v| {
                 one_float(f64::from(v))
             }),
@@ -118,7 +137,10 @@ impl Column {
             DataType::Binary => Values::Bytes(array.as_binary().clone()),
             other => unreachable!("M-1: {other} is no key type"),
         };
-        Self { values, nulls: array.nulls().cloned() }
+        Self {
+            values,
+            nulls: array.nulls().cloned(),
+        }
     }
 
     fn hash_into(&self, out: &mut [u64]) {
@@ -126,7 +148,9 @@ impl Column {
         let before = nulls.map(|_| out.to_vec());
         match &self.values {
             Values::Words(words) => {
-                out.iter_mut().zip(words).for_each(|(hash, word)| *hash = fold(*hash, *word));
+                out.iter_mut()
+                    .zip(words)
+                    .for_each(|(hash, word)| *hash = fold(*hash, *word));
             }
             Values::Wide(wide) => out.iter_mut().zip(wide).for_each(|(hash, value)| {
                 *hash = fold(fold(*hash, *value as u64), (*value >> 64) as u64);
@@ -135,7 +159,7 @@ impl Column {
             Values::Bytes(bytes) => hash_bytes(out, |row| bytes.value(row)),
         }
         // What lies under a NULL is arbitrary: a constant takes its place.
-        for (nulls, before) in nulls.zip(before) {
+        if let Some((nulls, before)) = nulls.zip(before) {
             for row in (0..out.len()).filter(|row| nulls.is_null(*row)) {
                 out[row] = fold(before[row], NULL_HASH);
             }
@@ -159,7 +183,8 @@ impl Column {
 }
 
 fn framed<'a>(out: &'a mut blake3::Hasher, bytes: &[u8]) -> &'a mut blake3::Hasher {
-    out.update(&(bytes.len() as u64).to_le_bytes()).update(bytes)
+    out.update(&(bytes.len() as u64).to_le_bytes())
+        .update(bytes)
 }
 
 fn hash_bytes<'a>(out: &mut [u64], value: impl Fn(usize) -> &'a [u8]) {
@@ -200,17 +225,31 @@ mod tests {
         let keys = Keys::new(columns, columns[0].len());
         let mut hashes = Vec::new();
         keys.hashes(&mut hashes);
-        hashes.into_iter().enumerate().map(|(row, hash)| (hash, keys.digest(row))).collect()
+        hashes
+            .into_iter()
+            .enumerate()
+            .map(|(row, hash)| (hash, keys.digest(row)))
+            .collect()
     }
 
     #[test]
     fn nulls_zeros_and_nans_are_one_key_each() {
         let odd_nan = f64::from_bits(0xFFF8_0000_0000_0001);
         let floats: ArrayRef = Arc::new(Float64Array::from(vec![
-            Some(0.0), Some(-0.0), Some(f64::NAN), Some(odd_nan), None, None, Some(1.0),
+            Some(0.0),
+            Some(-0.0),
+            Some(f64::NAN),
+            Some(odd_nan),
+            None,
+            None,
+            Some(1.0),
         ]));
         let text: ArrayRef = Arc::new(StringArray::from(vec!["k"; 7]));
-        for columns in [vec![floats.clone()], vec![floats.clone(), text.clone()], vec![text, floats]] {
+        for columns in [
+            vec![floats.clone()],
+            vec![floats.clone(), text.clone()],
+            vec![text, floats],
+        ] {
             let rows = digests(&columns);
             assert_eq!((rows[0], rows[2], rows[4]), (rows[1], rows[3], rows[5]));
             let distinct: std::collections::BTreeSet<_> = rows.iter().map(|r| r.1).collect();
@@ -220,7 +259,8 @@ mod tests {
 
     #[test]
     fn neighbouring_columns_do_not_run_together() {
-        let column = |values: [Option<&str>; 4]| Arc::new(StringArray::from(values.to_vec())) as ArrayRef;
+        let column =
+            |values: [Option<&str>; 4]| Arc::new(StringArray::from(values.to_vec())) as ArrayRef;
         let rows = digests(&[
             column([Some("ab"), Some("a"), Some(""), None]),
             column([Some("c"), Some("bc"), None, Some("")]),

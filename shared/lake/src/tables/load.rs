@@ -36,8 +36,12 @@ pub(crate) async fn load(
     let found = metadata
         .snapshot_by_id(snapshot.id)
         .cloned()
-        .ok_or_else(|| corrupt(&snapshot.metadata).because(format!("it has no snapshot {}", snapshot.id)))?;
-    let schema = found.schema(&metadata).map_err(|e| corrupt(&snapshot.metadata).because(e))?;
+        .ok_or_else(|| {
+            corrupt(&snapshot.metadata).because(format!("it has no snapshot {}", snapshot.id))
+        })?;
+    let schema = found
+        .schema(&metadata)
+        .map_err(|e| corrupt(&snapshot.metadata).because(e))?;
     let columns = Columns::new(table, schema)?;
     let manifests = list(objects, root, found.manifest_list()).await?;
     let listed: Vec<Vec<(DataContentType, Entry)>> = stream::iter(manifests.clone())
@@ -59,7 +63,14 @@ pub(crate) async fn load(
     let paths = deletes.iter().map(|file| file.path.clone()).collect();
     subtract(&mut files, positions(objects, paths).await?);
     let metadata = Arc::new(metadata);
-    Ok(Table { snapshot: snapshot.clone(), metadata, columns, files, deletes, manifests })
+    Ok(Table {
+        snapshot: snapshot.clone(),
+        metadata,
+        columns,
+        files,
+        deletes,
+        manifests,
+    })
 }
 
 /// Reads one object; one that metadata names and that is gone is `Corrupt`.
@@ -79,7 +90,11 @@ async fn list(objects: &Objects, root: &Root, location: &str) -> Result<Vec<Mani
     let path = root.path(location)?;
     let bytes = read(objects, &path).await?;
     let list = ManifestList::parse_with_version(&bytes, FormatVersion::V2);
-    Ok(list.map_err(|e| corrupt(&path).because(e))?.consume_entries().into_iter().collect())
+    Ok(list
+        .map_err(|e| corrupt(&path).because(e))?
+        .consume_entries()
+        .into_iter()
+        .collect())
 }
 
 /// The live files of a manifest.
@@ -97,7 +112,10 @@ async fn entries(
         if entry.file_format() != DataFileFormat::Parquet {
             return Err(corrupt(entry.file_path()).because("it is not a parquet file"));
         }
-        Ok((entry.content_type(), inherit(entry, &manifest, location.clone())))
+        Ok((
+            entry.content_type(),
+            inherit(entry, &manifest, location.clone()),
+        ))
     })
     .collect()
 }
@@ -128,7 +146,10 @@ fn data(columns: &Columns, path: String, entry: Entry) -> Data {
         deleted: None,
         bounds: bounds::from_manifest(columns, &entry.file),
     };
-    Data { part: Arc::new(part), entry }
+    Data {
+        part: Arc::new(part),
+        entry,
+    }
 }
 
 /// All rows that some delete files name.
@@ -140,7 +161,8 @@ pub(crate) async fn positions(objects: &Objects, paths: Vec<String>) -> Result<P
     let all = Positions::new();
     read.buffered(PARALLEL)
         .try_fold(all, async |mut all, some| {
-            some.iter().for_each(|(location, rows)| deletes::add(&mut all, location, rows));
+            some.iter()
+                .for_each(|(location, rows)| deletes::add(&mut all, location, rows));
             Ok(all)
         })
         .await

@@ -63,7 +63,12 @@ impl Manifests<'_> {
         let io = FileIO::new_with_memory();
         let output = io.new_output(SCRATCH).map_err(failed)?;
         let schema = self.draft.columns.iceberg.clone();
-        let spec = self.draft.metadata.default_partition_spec().as_ref().clone();
+        let spec = self
+            .draft
+            .metadata
+            .default_partition_spec()
+            .as_ref()
+            .clone();
         let builder = ManifestWriterBuilder::new(output, Some(self.snapshot_id), schema, spec);
         let mut writer = match content {
             Content::Data => builder.build_v2_data(),
@@ -80,7 +85,9 @@ impl Manifests<'_> {
         }
         for old in &entries.removed {
             let file = old.file.as_ref().clone();
-            writer.add_delete_file(file, old.sequence, Some(old.file_sequence)).map_err(failed)?;
+            writer
+                .add_delete_file(file, old.sequence, Some(old.file_sequence))
+                .map_err(failed)?;
         }
         let mut manifest = writer.write_manifest_file().await.map_err(failed)?;
         let path = self.names.manifest("manifest");
@@ -91,7 +98,11 @@ impl Manifests<'_> {
             manifest.min_sequence_number = self.sequence;
         }
         let live = self.live(&manifest, entries);
-        Ok(Written { manifest, object: (path, bytes), live })
+        Ok(Written {
+            manifest,
+            object: (path, bytes),
+            live,
+        })
     }
 
     fn live(&self, manifest: &ManifestFile, entries: Entries) -> Vec<Entry> {
@@ -103,7 +114,10 @@ impl Manifests<'_> {
             sequence: self.sequence,
             file_sequence: self.sequence,
         });
-        let moved = entries.existing.into_iter().map(|old| Entry { manifest: location.clone(), ..old });
+        let moved = entries.existing.into_iter().map(|old| Entry {
+            manifest: location.clone(),
+            ..old
+        });
         added.chain(moved).collect()
     }
 
@@ -115,7 +129,9 @@ impl Manifests<'_> {
         let parent = self.draft.metadata.current_snapshot_id();
         let sink = output.writer().await.map_err(failed)?;
         let mut writer = ManifestListWriter::v2(sink, self.snapshot_id, parent, self.sequence);
-        writer.add_manifests(manifests.iter().cloned()).map_err(failed)?;
+        writer
+            .add_manifests(manifests.iter().cloned())
+            .map_err(failed)?;
         writer.close().await.map_err(failed)?;
         let path = self.names.manifest("snap");
         let bytes = take(&io, self.table).await?;
@@ -136,9 +152,9 @@ pub(crate) fn to_rewrite(
     removed_from: &BTreeSet<Arc<str>>,
     most: usize,
 ) -> BTreeSet<Arc<str>> {
-    let small = manifests.iter().filter(|m| {
-        m.manifest_length < SMALL_BYTES && live.contains(m.manifest_path.as_str())
-    });
+    let small = manifests
+        .iter()
+        .filter(|m| m.manifest_length < SMALL_BYTES && live.contains(m.manifest_path.as_str()));
     let small: Vec<Arc<str>> = small.map(|m| m.manifest_path.as_str().into()).collect();
     let mut rewritten = removed_from.clone();
     if small.len() >= most {

@@ -70,7 +70,9 @@ pub struct Lake {
 
 impl fmt::Debug for Lake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lake").field("root", &self.root).finish_non_exhaustive()
+        f.debug_struct("Lake")
+            .field("root", &self.root)
+            .finish_non_exhaustive()
     }
 }
 
@@ -87,7 +89,16 @@ impl Lake {
         let root = Root::new(&root_uri);
         let (tables, footers) = (Cache::new(TABLES_KEPT), Cache::new(FOOTERS_KEPT));
         let limits = Limits::default();
-        Self { state, objects, root, chance, clock, tables, footers, limits }
+        Self {
+            state,
+            objects,
+            root,
+            chance,
+            clock,
+            tables,
+            footers,
+            limits,
+        }
     }
 
     /// A table at a snapshot: remembered, or read.
@@ -111,13 +122,21 @@ impl Tables for Lake {
             return Ok(None);
         };
         let snapshot = item.decode::<Head>()?.snapshot;
-        Ok(snapshot.map(|snapshot| Pin::Model { table: table.clone(), snapshot }))
+        Ok(snapshot.map(|snapshot| Pin::Model {
+            table: table.clone(),
+            snapshot,
+        }))
     }
 
     async fn scan(&self, pin: &Pin, after: u64) -> Result<Scan> {
         match pin {
-            Pin::Landing { table, schema, through } => {
-                crate::landing::scan(&*self.state, &self.objects, table, schema, after, *through).await
+            Pin::Landing {
+                table,
+                schema,
+                through,
+            } => {
+                crate::landing::scan(&*self.state, &self.objects, table, schema, after, *through)
+                    .await
             }
             Pin::Model { table, snapshot } => Ok(self.table(table, snapshot).await?.scan()),
         }
@@ -126,7 +145,9 @@ impl Tables for Lake {
     async fn schema(&self, pin: &Pin) -> Result<SchemaRef> {
         match pin {
             Pin::Landing { schema, .. } => Ok(schema.clone()),
-            Pin::Model { table, snapshot } => Ok(self.table(table, snapshot).await?.columns.read.clone()),
+            Pin::Model { table, snapshot } => {
+                Ok(self.table(table, snapshot).await?.columns.read.clone())
+            }
         }
     }
 

@@ -15,7 +15,11 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn new(table: &TableName, chance: Arc<dyn Chance>, clock: Arc<dyn Clock>) -> Self {
-        Self { folder: folder(table), chance, clock }
+        Self {
+            folder: folder(table),
+            chance,
+            clock,
+        }
     }
 
     /// A fresh id.
@@ -41,7 +45,11 @@ impl Names {
     /// Path of the metadata file after `previous`.
     pub(crate) fn metadata(&self, previous: Option<&str>) -> String {
         let version = previous.and_then(version).map_or(0, |version| version + 1);
-        format!("{}/metadata/{version:05}-{}.metadata.json", self.folder, self.id())
+        format!(
+            "{}/metadata/{version:05}-{}.metadata.json",
+            self.folder,
+            self.id()
+        )
     }
 }
 
@@ -70,9 +78,12 @@ impl Root {
 
     /// The path of a location; `Corrupt` when it lies outside the warehouse.
     pub(crate) fn path(&self, location: &str) -> Result<String> {
-        let path = location.strip_prefix(&self.0).and_then(|rest| rest.strip_prefix('/'));
+        let path = location
+            .strip_prefix(&self.0)
+            .and_then(|rest| rest.strip_prefix('/'));
         path.map(str::to_owned).ok_or_else(|| {
-            Error::new(Kind::Corrupt, "find", location).because(format!("it is not below {}", self.0))
+            Error::new(Kind::Corrupt, "find", location)
+                .because(format!("it is not below {}", self.0))
         })
     }
 }
@@ -85,13 +96,19 @@ mod tests {
     fn a_location_is_the_root_and_the_path() {
         let root = Root::new("file:///srv/lake/");
         assert_eq!(root.location("tables/a"), "file:///srv/lake/tables/a");
-        assert_eq!(root.path("file:///srv/lake/tables/a").ok().as_deref(), Some("tables/a"));
+        assert_eq!(
+            root.path("file:///srv/lake/tables/a").ok().as_deref(),
+            Some("tables/a")
+        );
         assert!(root.path("file:///srv/lake2/tables/a").is_err());
     }
 
     #[test]
     fn metadata_files_are_numbered() {
-        assert_eq!(version("tables/a/b/metadata/00041-0190.metadata.json"), Some(41));
+        assert_eq!(
+            version("tables/a/b/metadata/00041-0190.metadata.json"),
+            Some(41)
+        );
         assert_eq!(version("elsewhere.json"), None);
     }
 }

@@ -32,14 +32,25 @@ pub(crate) struct Pointer {
 
 impl Pointer {
     /// Reads the pointer of a table.
-    pub(crate) async fn read(state: &Arc<dyn State>, root: &Root, table: &TableName) -> Result<Self> {
+    pub(crate) async fn read(
+        state: &Arc<dyn State>,
+        root: &Root,
+        table: &TableName,
+    ) -> Result<Self> {
         let item = state.get(&key(table)).await?;
         let location = match &item {
             Some(item) => Some(item.decode::<Locations>()?.metadata_location),
             None => None,
         };
-        let metadata = location.as_deref().map(|location| root.path(location)).transpose()?;
-        Ok(Self { expect: Expect::as_read(item.as_ref()), location, metadata })
+        let metadata = location
+            .as_deref()
+            .map(|location| root.path(location))
+            .transpose()?;
+        Ok(Self {
+            expect: Expect::as_read(item.as_ref()),
+            location,
+            metadata,
+        })
     }
 
     /// `Conflict` unless the pointer is at the base.
@@ -50,8 +61,11 @@ impl Pointer {
         }
         let at = self.metadata.as_deref().unwrap_or("no metadata");
         let base = base.unwrap_or("no metadata");
-        Err(Error::new(Kind::Conflict, "stage rows of", table)
-            .because(format!("the table is at {at}, the change is based on {base}")))
+        Err(
+            Error::new(Kind::Conflict, "stage rows of", table).because(format!(
+                "the table is at {at}, the change is based on {base}"
+            )),
+        )
     }
 
     /// The write that moves it on from what was read.

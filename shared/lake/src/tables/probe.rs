@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use arrow::{array::{ArrayRef, new_null_array}, datatypes::DataType};
+use arrow::{
+    array::{ArrayRef, new_null_array},
+    datatypes::DataType,
+};
 use futures::{StreamExt, TryStreamExt, stream};
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use ports::{Error, Kind, Objects, Result, tables::FilePart};
@@ -49,7 +52,11 @@ pub(crate) async fn probe(
     let mut units = Vec::new();
     for (at, file) in open {
         let groups = wanted.groups(&file);
-        units.extend(groups.chunks(UNIT_GROUPS).map(|groups| (at, file.clone(), groups.to_vec())));
+        units.extend(
+            groups
+                .chunks(UNIT_GROUPS)
+                .map(|groups| (at, file.clone(), groups.to_vec())),
+        );
     }
     let tasks = stream::iter(units).map(|(at, file, groups)| {
         let wanted = wanted.clone();
@@ -76,7 +83,11 @@ pub(crate) async fn probe(
 impl Wanted {
     /// Files that may hold a key.
     fn candidates(&self, table: &Table) -> Vec<(usize, Arc<FilePart>)> {
-        let files = table.files.iter().enumerate().filter(|(_, file)| self.may_be_in(file));
+        let files = table
+            .files
+            .iter()
+            .enumerate()
+            .filter(|(_, file)| self.may_be_in(file));
         files.map(|(at, file)| (at, file.part.clone())).collect()
     }
 
@@ -87,7 +98,11 @@ impl Wanted {
         self.columns.iter().enumerate().all(|(at, (name, _))| {
             let bounds = name.as_ref().and_then(|name| file.part.bounds.get(name));
             bounds.is_none_or(|b| {
-                let known = Known { min: b.min.as_ref(), max: b.max.as_ref(), nulls: b.nulls };
+                let known = Known {
+                    min: b.min.as_ref(),
+                    max: b.max.as_ref(),
+                    nulls: b.nulls,
+                };
                 self.ranges.may_hold(at, known)
             })
         })
@@ -100,19 +115,30 @@ impl Wanted {
         let mut keep = vec![true; groups.len()];
         for (at, (name, _)) in self.columns.iter().enumerate() {
             let Some(name) = name else { continue };
-            let converter = StatisticsConverter::try_new(name, footer.schema(), footer.parquet_schema());
+            let converter =
+                StatisticsConverter::try_new(name, footer.schema(), footer.parquet_schema());
             let Ok(converter) = converter else { continue };
             let ends = (
                 converter.row_group_mins(groups),
                 converter.row_group_maxes(groups),
                 converter.row_group_null_counts(groups),
             );
-            let (Ok(mins), Ok(maxes), Ok(nulls)) = ends else { continue };
+            let (Ok(mins), Ok(maxes), Ok(nulls)) = ends else {
+                continue;
+            };
             for (group, keep) in keep.iter_mut().enumerate() {
                 let one = |ends: &ArrayRef| ends.is_valid(group).then(|| ends.slice(group, 1));
                 let (min, max) = (one(&mins), one(&maxes));
-                let nulls = arrow::array::Array::is_valid(&nulls, group).then(|| nulls.value(group));
-                *keep &= self.ranges.may_hold(at, Known { min: min.as_ref(), max: max.as_ref(), nulls });
+                let nulls =
+                    arrow::array::Array::is_valid(&nulls, group).then(|| nulls.value(group));
+                *keep &= self.ranges.may_hold(
+                    at,
+                    Known {
+                        min: min.as_ref(),
+                        max: max.as_ref(),
+                        nulls,
+                    },
+                );
             }
         }
         (0..groups.len()).filter(|group| keep[*group]).collect()
@@ -135,15 +161,21 @@ impl Wanted {
         let mut hashes = Vec::new();
         let mut stream = file.stream(&roots, groups.clone(), BATCH_ROWS)?;
         for group in groups {
-            let Some(batches) = stream.next_row_group().await.map_err(|e| failed(part, e))? else { break };
+            let Some(batches) = stream.next_row_group().await.map_err(|e| failed(part, e))? else {
+                break;
+            };
             let mut first = starts[group];
             for batch in batches {
                 let batch = batch.map_err(|e| failed(part, e.into()))?;
                 let rows = batch.num_rows();
-                let column = |(place, (_, kind)): (&Option<usize>, &(Option<String>, DataType))| match place {
-                    Some(place) => batch.column(roots.partition_point(|root| root < place)).clone(),
-                    None => new_null_array(kind, rows),
-                };
+                let column =
+                    |(place, (_, kind)): (&Option<usize>, &(Option<String>, DataType))| match place
+                    {
+                        Some(place) => batch
+                            .column(roots.partition_point(|root| root < place))
+                            .clone(),
+                        None => new_null_array(kind, rows),
+                    };
                 let key: Vec<ArrayRef> = places.iter().zip(&self.columns).map(column).collect();
                 self.set.probe(&Keys::new(&key, rows), &mut hashes, |row| {
                     found.insert(first + row as u64);

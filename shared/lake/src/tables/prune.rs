@@ -47,12 +47,17 @@ pub(crate) struct Known<'a> {
 impl Ranges {
     /// For so many key columns.
     pub(crate) fn new(columns: usize) -> Self {
-        Self { columns: (0..columns).map(|_| Range::default()).collect() }
+        Self {
+            columns: (0..columns).map(|_| Range::default()).collect(),
+        }
     }
 
     /// Takes in the key columns of a batch.
     pub(crate) fn add(&mut self, columns: &[ArrayRef]) {
-        self.columns.iter_mut().zip(columns).for_each(|(range, column)| range.add(column));
+        self.columns
+            .iter_mut()
+            .zip(columns)
+            .for_each(|(range, column)| range.add(column));
     }
 
     /// Ends the taking in.
@@ -67,7 +72,9 @@ impl Ranges {
 
     /// Whether rows of which this is known of key column `at` may hold one of the keys.
     pub(crate) fn may_hold(&self, at: usize, known: Known<'_>) -> bool {
-        self.columns.get(at).is_none_or(|range| range.may_hold(known))
+        self.columns
+            .get(at)
+            .is_none_or(|range| range.may_hold(known))
     }
 }
 
@@ -91,12 +98,16 @@ impl Range {
         if self.has_nan || (self.has_null && known.nulls != Some(0)) {
             return true;
         }
-        let (Some(min), Some(max)) = (known.min, known.max) else { return true };
+        let (Some(min), Some(max)) = (known.min, known.max) else {
+            return true;
+        };
         let ends = || Some((number(min)?, number(max)?));
         match &self.points {
             Points::None => false,
             Points::Numbers(points) => ends().is_none_or(|(min, max)| {
-                points.get(points.partition_point(|p| *p < min)).is_some_and(|p| *p <= max)
+                points
+                    .get(points.partition_point(|p| *p < min))
+                    .is_some_and(|p| *p <= max)
             }),
             Points::Span(low, high) => ends().is_none_or(|(min, max)| *low <= max && *high >= min),
             Points::Bytes(low, high) => match (bytes(min), bytes(max)) {
@@ -158,9 +169,12 @@ fn numbers(column: &ArrayRef) -> Option<Vec<Option<i128>>> {
         values.iter().flatten().map(number).collect()
     }
     Some(match column.data_type() {
-        DataType::Boolean => {
-            column.as_boolean().iter().flatten().map(|v| Some(i128::from(v))).collect()
-        }
+        DataType::Boolean => column
+            .as_boolean()
+            .iter()
+            .flatten()
+            .map(|v| Some(i128::from(v)))
+            .collect(),
         DataType::Int32 => map::<Int32Type>(column, |v| Some(v.into())),
         DataType::Date32 => map::<Date32Type>(column, |v| Some(v.into())),
         DataType::Int64 => map::<Int64Type>(column, |v| Some(v.into())),
@@ -176,12 +190,20 @@ fn numbers(column: &ArrayRef) -> Option<Vec<Option<i128>>> {
 fn float(value: f64) -> Option<i128> {
     // The bits of a float count upwards from zero; a negative one counts downwards. Both zeros are 0.
     let bits = i128::from(value.abs().to_bits());
-    (!value.is_nan()).then_some(if value.is_sign_negative() { -bits } else { bits })
+    (!value.is_nan()).then_some(if value.is_sign_negative() {
+        -bits
+    } else {
+        bits
+    })
 }
 
 fn bytes(column: &ArrayRef) -> Option<Vec<Option<&[u8]>>> {
     Some(match column.data_type() {
-        DataType::Utf8 => column.as_string::<i32>().iter().map(|v| v.map(str::as_bytes)).collect(),
+        DataType::Utf8 => column
+            .as_string::<i32>()
+            .iter()
+            .map(|v| v.map(str::as_bytes))
+            .collect(),
         DataType::Binary => column.as_binary::<i32>().iter().collect(),
         _ => return None,
     })
@@ -199,8 +221,16 @@ mod tests {
         let mut ranges = Ranges::new(1);
         ranges.add(&[keys]);
         ranges.finish();
-        let known = Known { min: Some(&min), max: Some(&max), nulls: Some(nulls) };
-        assert_eq!(ranges.may_hold(0, known), expected, "{ranges:?} in {min:?} to {max:?}");
+        let known = Known {
+            min: Some(&min),
+            max: Some(&max),
+            nulls: Some(nulls),
+        };
+        assert_eq!(
+            ranges.may_hold(0, known),
+            expected,
+            "{ranges:?} in {min:?} to {max:?}"
+        );
     }
 
     #[test]

@@ -34,19 +34,30 @@ pub(crate) struct Readable {
 
 impl Readable {
     /// Opens a file: reads its footer unless it is remembered.
-    pub(crate) async fn open(objects: &Objects, footers: &Footers, part: Arc<FilePart>) -> Result<Self> {
+    pub(crate) async fn open(
+        objects: &Objects,
+        footers: &Footers,
+        part: Arc<FilePart>,
+    ) -> Result<Self> {
         let footer = match footers.get(&part.path) {
             Some(footer) => footer,
             None => {
                 let mut reader = reader(objects, &part);
-                let footer = reader.get_metadata(None).await.map_err(|e| failed(&part, e))?;
+                let footer = reader
+                    .get_metadata(None)
+                    .await
+                    .map_err(|e| failed(&part, e))?;
                 footers.put(part.path.clone(), footer.clone());
                 footer
             }
         };
         let footer = ArrowReaderMetadata::try_new(footer, ArrowReaderOptions::new());
         let footer = footer.map_err(|e| failed(&part, e))?;
-        Ok(Self { objects: objects.clone(), part, footer })
+        Ok(Self {
+            objects: objects.clone(),
+            part,
+            footer,
+        })
     }
 
     /// The file.
@@ -86,7 +97,11 @@ pub(crate) struct FileReader {
 }
 
 fn reader(objects: &Objects, part: &FilePart) -> FileReader {
-    FileReader { objects: objects.clone(), path: Path::from(part.path.as_str()), size: part.size }
+    FileReader {
+        objects: objects.clone(),
+        path: Path::from(part.path.as_str()),
+        size: part.size,
+    }
 }
 
 fn external(error: object_store::Error) -> ParquetError {
@@ -95,14 +110,24 @@ fn external(error: object_store::Error) -> ParquetError {
 
 impl AsyncFileReader for FileReader {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, ParquetError>> {
-        Box::pin(async { self.objects.get_range(&self.path, range).await.map_err(external) })
+        Box::pin(async {
+            self.objects
+                .get_range(&self.path, range)
+                .await
+                .map_err(external)
+        })
     }
 
     fn get_byte_ranges(
         &mut self,
         ranges: Vec<Range<u64>>,
     ) -> BoxFuture<'_, Result<Vec<Bytes>, ParquetError>> {
-        Box::pin(async move { self.objects.get_ranges(&self.path, &ranges).await.map_err(external) })
+        Box::pin(async move {
+            self.objects
+                .get_ranges(&self.path, &ranges)
+                .await
+                .map_err(external)
+        })
     }
 
     fn get_metadata<'a>(
@@ -122,12 +147,10 @@ impl AsyncFileReader for FileReader {
 /// A file that could not be read: gone or malformed is `Corrupt`, else the store did not answer.
 pub(crate) fn failed(part: &FilePart, error: ParquetError) -> Error {
     let kind = match &error {
-        ParquetError::External(source) => {
-            match source.downcast_ref::<object_store::Error>() {
-                Some(object_store::Error::NotFound { .. }) => Kind::Corrupt,
-                _ => Kind::Unavailable,
-            }
-        }
+        ParquetError::External(source) => match source.downcast_ref::<object_store::Error>() {
+            Some(object_store::Error::NotFound { .. }) => Kind::Corrupt,
+            _ => Kind::Unavailable,
+        },
         _ => Kind::Corrupt,
     };
     Error::new(kind, "read data file", &part.path).because(error)

@@ -37,14 +37,23 @@ pub(crate) async fn copy(
     let groups = (0..readable.footer().metadata().num_row_groups()).collect();
     let mut stream = readable.stream(&roots, groups, BATCH_ROWS)?;
     let mut first = 0;
-    while let Some(batches) = stream.next_row_group().await.map_err(|e| failed(&file.part, e))? {
+    while let Some(batches) = stream
+        .next_row_group()
+        .await
+        .map_err(|e| failed(&file.part, e))?
+    {
         for batch in batches {
             let batch = batch.map_err(|e| failed(&file.part, e.into()))?;
             let rows = batch.num_rows();
-            let columns = places.iter().zip(to.file.fields()).map(|(place, field)| match place {
-                Some(place) => batch.column(roots.partition_point(|root| root < place)).clone(),
-                None => new_null_array(field.data_type(), rows),
-            });
+            let columns = places
+                .iter()
+                .zip(to.file.fields())
+                .map(|(place, field)| match place {
+                    Some(place) => batch
+                        .column(roots.partition_point(|root| root < place))
+                        .clone(),
+                    None => new_null_array(field.data_type(), rows),
+                });
             let batch = batch_of(&to.file, columns.collect(), rows)?;
             let batch = live(batch, first, file.part.deleted.as_deref())?;
             first += rows as u64;
@@ -57,8 +66,13 @@ pub(crate) async fn copy(
 }
 
 fn live(batch: RecordBatch, first: u64, deleted: Option<&RoaringTreemap>) -> Result<RecordBatch> {
-    let Some(deleted) = deleted else { return Ok(batch) };
+    let Some(deleted) = deleted else {
+        return Ok(batch);
+    };
     let rows = first..first + batch.num_rows() as u64;
-    let mask: BooleanArray = rows.map(|row| !deleted.contains(row)).collect::<Vec<bool>>().into();
+    let mask: BooleanArray = rows
+        .map(|row| !deleted.contains(row))
+        .collect::<Vec<bool>>()
+        .into();
     keep(&batch, mask)
 }

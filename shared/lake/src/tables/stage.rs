@@ -63,16 +63,22 @@ struct Effect {
 
 /// Stages a change.
 pub(super) async fn stage(lake: &Lake, change: Change) -> Result<Staged> {
-    let Change { table, base, apply, on_schema_change, rows, restamp_from, properties } = change;
-    let (pointer, base) = futures::try_join!(
-        Pointer::read(&lake.state, &lake.root, &table),
-        async {
+    let Change {
+        table,
+        base,
+        apply,
+        on_schema_change,
+        rows,
+        restamp_from,
+        properties,
+    } = change;
+    let (pointer, base) =
+        futures::try_join!(Pointer::read(&lake.state, &lake.root, &table), async {
             match &base {
                 Some(snapshot) => lake.table(&table, snapshot).await.map(Some),
                 None => Ok(None),
             }
-        }
-    )?;
+        })?;
     pointer.expect(&table, base.as_ref().map(|base| &base.snapshot))?;
     let incoming = columns::incoming(&table, &rows.schema)?;
     let stage = Stage::new(lake, &table, &apply, base, on_schema_change, &incoming)?;
@@ -82,7 +88,13 @@ pub(super) async fn stage(lake: &Lake, change: Change) -> Result<Staged> {
         .and_then(|_| stage.draft.columns.position(SEQUENCE));
     let (keyed, target) = (stage.keyed(), stage.target());
     let mut intake = Intake::new(
-        table.clone(), alignment, sequence, restamp_from, keyed, lake.limits, target,
+        table.clone(),
+        alignment,
+        sequence,
+        restamp_from,
+        keyed,
+        lake.limits,
+        target,
     );
     let mut stream = rows.stream;
     while let Some(batch) = stream.try_next().await? {
@@ -111,7 +123,11 @@ impl<'a> Stage<'a> {
             Some(base) => {
                 // Rows that replace all others bring their own columns.
                 let whole = matches!(apply, Apply::Overwrite);
-                let policy = if whole { OnSchemaChange::SyncAllColumns } else { policy };
+                let policy = if whole {
+                    OnSchemaChange::SyncAllColumns
+                } else {
+                    policy
+                };
                 let last = base.metadata.last_column_id();
                 let next = columns::evolve(table, &base.columns, incoming, policy, last)?;
                 evolved = next.changed;
@@ -120,7 +136,17 @@ impl<'a> Stage<'a> {
             }
         };
         let key = key_columns(table, apply, &draft.columns, incoming)?;
-        Ok(Self { lake, table, apply, base, names, draft, evolved, revived, key })
+        Ok(Self {
+            lake,
+            table,
+            apply,
+            base,
+            names,
+            draft,
+            evolved,
+            revived,
+            key,
+        })
     }
 
     fn target(&self) -> Target {
@@ -219,10 +245,16 @@ impl<'a> Stage<'a> {
 
     /// What goes of the base, and what is written anew.
     async fn effect(&self, keyed: Option<Keyed>) -> Result<Effect> {
-        let Some(base) = &self.base else { return Ok(Effect::default()) };
+        let Some(base) = &self.base else {
+            return Ok(Effect::default());
+        };
         if matches!(self.apply, Apply::Overwrite) {
             let removed = (0..base.files.len()).collect();
-            return Ok(Effect { rows: base.rows(), removed, ..Effect::default() });
+            return Ok(Effect {
+                rows: base.rows(),
+                removed,
+                ..Effect::default()
+            });
         }
         let mut deleted = match keyed {
             Some(keyed) => self.probe(base, keyed).await?,
@@ -236,14 +268,15 @@ impl<'a> Stage<'a> {
         });
         let removed: BTreeSet<usize> = emptied.chain(folded.iter().copied()).collect();
         deleted.retain(|at, _| folded.contains(at) || !removed.contains(at));
-        Ok(Effect { rows, deleted, removed, folded })
+        Ok(Effect {
+            rows,
+            deleted,
+            removed,
+            folded,
+        })
     }
 
-    async fn probe(
-        &self,
-        base: &Table,
-        keyed: Keyed,
-    ) -> Result<BTreeMap<usize, RoaringTreemap>> {
+    async fn probe(&self, base: &Table, keyed: Keyed) -> Result<BTreeMap<usize, RoaringTreemap>> {
         let Some(mut ranges) = keyed.ranges.filter(|_| keyed.map.len() > 0) else {
             return Ok(BTreeMap::new());
         };
@@ -255,8 +288,18 @@ impl<'a> Stage<'a> {
             let old = base.columns.iceberg.field_by_id(field.id);
             (old.map(|old| old.name.clone()), kind)
         });
-        let wanted = Wanted { columns: columns.collect(), set: keyed.map.into_set(), ranges };
-        probe(&self.lake.objects, &self.lake.footers, base, &Arc::new(wanted)).await
+        let wanted = Wanted {
+            columns: columns.collect(),
+            set: keyed.map.into_set(),
+            ranges,
+        };
+        probe(
+            &self.lake.objects,
+            &self.lake.footers,
+            base,
+            &Arc::new(wanted),
+        )
+        .await
     }
 
     /// Writes anew what is folded, behind the rows of the change; all new files.
@@ -264,7 +307,10 @@ impl<'a> Stage<'a> {
         for at in &effect.folded {
             let Some(base) = &self.base else { break };
             let file = &base.files[*at];
-            let file = effect.deleted.get(at).map_or_else(|| file.clone(), |rows| file.without(rows));
+            let file = effect
+                .deleted
+                .get(at)
+                .map_or_else(|| file.clone(), |rows| file.without(rows));
             let (objects, footers) = (&self.lake.objects, &self.lake.footers);
             let columns = &self.draft.columns;
             if !rewrite::copy(objects, footers, &file, columns, &writer).await? {
@@ -276,7 +322,9 @@ impl<'a> Stage<'a> {
 
     fn remember(&self, files: &[NewFile]) {
         for file in files {
-            self.lake.footers.put(file.path.clone(), file.footer.clone());
+            self.lake
+                .footers
+                .put(file.path.clone(), file.footer.clone());
         }
     }
 
@@ -308,16 +356,25 @@ fn key_columns(
     };
     key.iter()
         .map(|name| {
-            let delivered = incoming.iter().any(|column| column.name.eq_ignore_ascii_case(name));
-            let at = columns.position(name).filter(|_| delivered).ok_or_else(|| {
-                let have: Vec<_> = incoming.iter().map(|column| column.name.as_str()).collect();
-                let have = have.join(", ");
-                invalid(format!("unique_key column `{name}` is not in the query, which yields {have}"))
-            })?;
+            let delivered = incoming
+                .iter()
+                .any(|column| column.name.eq_ignore_ascii_case(name));
+            let at = columns
+                .position(name)
+                .filter(|_| delivered)
+                .ok_or_else(|| {
+                    let have: Vec<_> = incoming.iter().map(|column| column.name.as_str()).collect();
+                    let have = have.join(", ");
+                    invalid(format!(
+                        "unique_key column `{name}` is not in the query, which yields {have}"
+                    ))
+                })?;
             let kind = columns.read.field(at).data_type();
             match is_key(kind) {
                 true => Ok(at),
-                false => Err(invalid(format!("unique_key column `{name}` is a {kind}, which has no order"))),
+                false => Err(invalid(format!(
+                    "unique_key column `{name}` is a {kind}, which has no order"
+                ))),
             }
         })
         .collect()

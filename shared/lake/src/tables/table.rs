@@ -67,15 +67,24 @@ impl Data {
 
     /// Rows that are deleted.
     pub(crate) fn deleted_rows(&self) -> u64 {
-        self.part.deleted.as_ref().map_or(0, |deleted| deleted.len())
+        self.part
+            .deleted
+            .as_ref()
+            .map_or(0, |deleted| deleted.len())
     }
 
     /// The same file with more rows deleted.
     pub(crate) fn without(&self, more: &RoaringTreemap) -> Self {
         let mut deleted = self.part.deleted.as_deref().cloned().unwrap_or_default();
         deleted |= more;
-        let part = FilePart { deleted: Some(Arc::new(deleted)), ..FilePart::clone(&self.part) };
-        Self { part: Arc::new(part), entry: self.entry.clone() }
+        let part = FilePart {
+            deleted: Some(Arc::new(deleted)),
+            ..FilePart::clone(&self.part)
+        };
+        Self {
+            part: Arc::new(part),
+            entry: self.entry.clone(),
+        }
     }
 }
 
@@ -85,14 +94,16 @@ impl Table {
         self.files.iter().map(Data::live_rows).sum()
     }
 
-    /// Bytes of its data files.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.part.size).sum()
-    }
-
     /// What there is to read.
     pub(crate) fn scan(&self) -> Scan {
-        let parts = self.files.iter().map(|file| Part::File(file.part.clone())).collect();
-        Scan { schema: self.columns.read.clone(), parts }
+        let parts = self
+            .files
+            .iter()
+            .map(|file| Part::File(file.part.clone()))
+            .collect();
+        Scan {
+            schema: self.columns.read.clone(),
+            parts,
+        }
     }
 }

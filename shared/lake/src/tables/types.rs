@@ -44,9 +44,11 @@ pub(crate) fn canonical(given: &DataType) -> Option<DataType> {
         | DataType::LargeList(element)
         | DataType::FixedSizeList(element, _)
         | DataType::ListView(element)
-        | DataType::LargeListView(element) => {
-            DataType::List(Arc::new(Field::new("element", canonical(element.data_type())?, true)))
-        }
+        | DataType::LargeListView(element) => DataType::List(Arc::new(Field::new(
+            "element",
+            canonical(element.data_type())?,
+            true,
+        ))),
         DataType::Struct(fields) if !fields.is_empty() => DataType::Struct(
             fields
                 .iter()
@@ -54,8 +56,12 @@ pub(crate) fn canonical(given: &DataType) -> Option<DataType> {
                 .collect::<Option<Fields>>()?,
         ),
         DataType::Map(entries, _) => {
-            let DataType::Struct(pair) = entries.data_type() else { return None };
-            let [key, value] = pair.as_ref() else { return None };
+            let DataType::Struct(pair) = entries.data_type() else {
+                return None;
+            };
+            let [key, value] = pair.as_ref() else {
+                return None;
+            };
             map(
                 Arc::new(Field::new("key", canonical(key.data_type())?, false)),
                 Arc::new(Field::new("value", canonical(value.data_type())?, true)),
@@ -72,8 +78,11 @@ pub(crate) fn canonical(given: &DataType) -> Option<DataType> {
 
 fn decimal(precision: u8, scale: i8) -> Option<DataType> {
     // Iceberg has no negative scale: the digits before the point grow instead.
-    let (precision, scale) =
-        if scale < 0 { (precision.checked_add(scale.unsigned_abs())?, 0) } else { (precision, scale) };
+    let (precision, scale) = if scale < 0 {
+        (precision.checked_add(scale.unsigned_abs())?, 0)
+    } else {
+        (precision, scale)
+    };
     (precision <= DECIMAL_PRECISION_MAX).then_some(DataType::Decimal128(precision, scale))
 }
 
@@ -111,19 +120,29 @@ pub(crate) fn to_iceberg(kind: &DataType, id: &mut impl FnMut() -> i32) -> Optio
         DataType::List(element) => {
             let element_id = id();
             let kind = to_iceberg(element.data_type(), id)?;
-            Type::List(ListType::new(Arc::new(NestedField::list_element(element_id, kind, false))))
+            Type::List(ListType::new(Arc::new(NestedField::list_element(
+                element_id, kind, false,
+            ))))
         }
         DataType::Struct(fields) => {
             let ids: Vec<i32> = fields.iter().map(|_| id()).collect();
             let fields = fields.iter().zip(ids).map(|(field, field_id)| {
                 let kind = to_iceberg(field.data_type(), id)?;
-                Some(Arc::new(NestedField::optional(field_id, field.name(), kind)))
+                Some(Arc::new(NestedField::optional(
+                    field_id,
+                    field.name(),
+                    kind,
+                )))
             });
             Type::Struct(StructType::new(fields.collect::<Option<Vec<_>>>()?))
         }
         DataType::Map(entries, _) => {
-            let DataType::Struct(pair) = entries.data_type() else { return None };
-            let [key, value] = pair.as_ref() else { return None };
+            let DataType::Struct(pair) = entries.data_type() else {
+                return None;
+            };
+            let [key, value] = pair.as_ref() else {
+                return None;
+            };
             let (key_id, value_id) = (id(), id());
             let key = to_iceberg(key.data_type(), id)?;
             let value = to_iceberg(value.data_type(), id)?;
@@ -145,9 +164,8 @@ pub(crate) fn to_arrow(field: &NestedField, ids: Ids) -> Option<Field> {
     let arrow = Field::new(&field.name, kind(&field.field_type, ids)?, !field.required);
     Some(match ids {
         Ids::Left => arrow,
-        Ids::Kept => arrow.with_metadata(
-            [(PARQUET_FIELD_ID_META_KEY.to_owned(), field.id.to_string())].into(),
-        ),
+        Ids::Kept => arrow
+            .with_metadata([(PARQUET_FIELD_ID_META_KEY.to_owned(), field.id.to_string())].into()),
     })
 }
 
@@ -159,7 +177,11 @@ fn kind(iceberg: &Type, ids: Ids) -> Option<DataType> {
             DataType::List(Arc::new(element))
         }
         Type::Struct(fields) => DataType::Struct(
-            fields.fields().iter().map(|f| to_arrow(f, ids)).collect::<Option<Fields>>()?,
+            fields
+                .fields()
+                .iter()
+                .map(|f| to_arrow(f, ids))
+                .collect::<Option<Fields>>()?,
         ),
         Type::Map(entries) => map(
             Arc::new(to_arrow(&entries.key_field, ids)?.with_nullable(false)),
@@ -233,10 +255,17 @@ mod tests {
                 DataType::Float16,
                 false,
             )])))),
-            DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entries), false)), false),
+            DataType::Map(
+                Arc::new(Field::new("entries", DataType::Struct(entries), false)),
+                false,
+            ),
         ] {
             let stored = canonical(&given).expect("supported");
-            assert_eq!(canonical(&stored).as_ref(), Some(&stored), "{given} is settled at once");
+            assert_eq!(
+                canonical(&stored).as_ref(),
+                Some(&stored),
+                "{given} is settled at once"
+            );
             let mut last = 0;
             let iceberg = to_iceberg(&stored, &mut || {
                 last += 1;
@@ -249,7 +278,10 @@ mod tests {
 
     #[test]
     fn what_no_table_holds_has_no_canonical_type() {
-        for given in [DataType::Decimal256(50, 2), DataType::Struct(Fields::empty())] {
+        for given in [
+            DataType::Decimal256(50, 2),
+            DataType::Struct(Fields::empty()),
+        ] {
             assert_eq!(canonical(&given), None, "{given}");
         }
     }

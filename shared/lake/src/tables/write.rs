@@ -64,7 +64,12 @@ impl Writer {
         let (batches, mut waiting) = mpsc::channel(WAITING);
         let task = tokio::spawn(async move {
             let properties = properties(&target.columns, &target.key);
-            let mut files = Files { target, properties, open: None, done: Vec::new() };
+            let mut files = Files {
+                target,
+                properties,
+                open: None,
+                done: Vec::new(),
+            };
             while let Some(batch) = waiting.recv().await {
                 files.write(&batch).await?;
             }
@@ -102,8 +107,9 @@ impl Files {
                 let path = self.target.names.data();
                 let sink = BufWriter::new(self.target.objects.clone(), Path::from(path.as_str()));
                 let properties = Some(self.properties.clone());
-                let writer = AsyncArrowWriter::try_new(sink, self.target.columns.file.clone(), properties)
-                    .map_err(|e| failed(&path, e))?;
+                let writer =
+                    AsyncArrowWriter::try_new(sink, self.target.columns.file.clone(), properties)
+                        .map_err(|e| failed(&path, e))?;
                 self.open.insert((path, writer))
             }
         };
@@ -115,7 +121,9 @@ impl Files {
     }
 
     async fn close(&mut self) -> Result<()> {
-        let Some((path, mut writer)) = self.open.take() else { return Ok(()) };
+        let Some((path, mut writer)) = self.open.take() else {
+            return Ok(());
+        };
         let footer = writer.finish().await.map_err(|e| failed(&path, e))?;
         let bounds = bounds::from_footer(&self.target.columns, &footer);
         self.done.push(NewFile {
@@ -146,7 +154,8 @@ fn properties(columns: &Columns, key: &[usize]) -> WriterProperties {
         .set_dictionary_page_size_limit(DICTIONARY_BYTES);
     for at in key {
         let field = columns.file.field(*at);
-        if field.data_type().primitive_width().is_some() && *field.data_type() != DataType::Boolean {
+        if field.data_type().primitive_width().is_some() && *field.data_type() != DataType::Boolean
+        {
             let path = ColumnPath::from(field.name().as_str());
             properties = properties.set_column_dictionary_enabled(path, false);
         }

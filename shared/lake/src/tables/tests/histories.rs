@@ -16,7 +16,10 @@ struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }
 
@@ -36,13 +39,29 @@ fn schema() -> SchemaRef {
 }
 
 fn batch(dice: &mut Dice, next: &mut i64, rows: u64) -> RecordBatch {
-    let names = [None, Some(""), Some("a"), Some("b"), Some("ab"), Some("long enough to be no inline value")];
-    let ratios = [None, Some(0.0), Some(-0.0), Some(f64::NAN), Some(-f64::NAN), Some(1.5), Some(-2.0)];
+    let names = [
+        None,
+        Some(""),
+        Some("a"),
+        Some("b"),
+        Some("ab"),
+        Some("long enough to be no inline value"),
+    ];
+    let ratios = [
+        None,
+        Some(0.0),
+        Some(-0.0),
+        Some(f64::NAN),
+        Some(-f64::NAN),
+        Some(1.5),
+        Some(-2.0),
+    ];
     let rows: Vec<_> = (0..rows)
         .map(|_| {
             *next += 1;
             let k = (dice.below(8) > 0).then(|| i64::try_from(dice.below(9)).expect("small") - 4);
-            let sequence = (dice.below(9) > 0).then(|| *next - i64::try_from(dice.below(4)).expect("small"));
+            let sequence =
+                (dice.below(9) > 0).then(|| *next - i64::try_from(dice.below(4)).expect("small"));
             (k, dice.pick(&names), dice.pick(&ratios), *next, sequence)
         })
         .collect();
@@ -70,7 +89,11 @@ impl Naive {
         let key = |row: &Row, columns: &[String]| -> Vec<String> {
             let value = |name: &String| {
                 let at = schema.index_of(&name.to_lowercase()).expect("a column");
-                if row[at] == "-0.0" { "0.0".to_owned() } else { row[at].clone() }
+                if row[at] == "-0.0" {
+                    "0.0".to_owned()
+                } else {
+                    row[at].clone()
+                }
             };
             columns.iter().map(value).collect()
         };
@@ -93,7 +116,11 @@ impl Naive {
                         None => staying.push(row),
                     }
                 }
-                self.rows.retain(|row| !staying.iter().any(|new| key(new, columns) == key(row, columns)));
+                self.rows.retain(|row| {
+                    !staying
+                        .iter()
+                        .any(|new| key(new, columns) == key(row, columns))
+                });
                 self.rows.extend(staying);
             }
         }
@@ -107,14 +134,30 @@ impl Naive {
 }
 
 fn in_text(batch: &RecordBatch) -> Vec<Row> {
-    let row = |at| batch.columns().iter().map(|column| text(Some(column), at)).collect();
+    let row = |at| {
+        batch
+            .columns()
+            .iter()
+            .map(|column| text(Some(column), at))
+            .collect()
+    };
     (0..batch.num_rows()).map(row).collect()
 }
 
 async fn check(seed: u64, limits: Limits) {
     let mut dice = Dice(seed);
-    let keys: &[&[&str]] = &[&["k"], &["name"], &["ratio"], &["K", "name"], &["ratio", "name", "k"]];
-    let key: Vec<String> = dice.pick(keys).iter().map(|name| (*name).to_owned()).collect();
+    let keys: &[&[&str]] = &[
+        &["k"],
+        &["name"],
+        &["ratio"],
+        &["K", "name"],
+        &["ratio", "name", "k"],
+    ];
+    let key: Vec<String> = dice
+        .pick(keys)
+        .iter()
+        .map(|name| (*name).to_owned())
+        .collect();
     let (mut world, mut naive, mut next) = (World::new(limits), Naive::default(), 0);
     let mut pinned = Vec::new();
     for step in 0..25 {
@@ -141,8 +184,16 @@ async fn check(seed: u64, limits: Limits) {
     }
     let cold = world.cold();
     for (step, (pin, rows)) in pinned.iter().enumerate() {
-        assert_eq!(&read(&cold, &world.objects, pin).await, rows, "seed {seed}, cold, after step {step}");
-        assert_eq!(&read(&world.lake, &world.objects, pin).await, rows, "seed {seed}, after step {step}");
+        assert_eq!(
+            &read(&cold, &world.objects, pin).await,
+            rows,
+            "seed {seed}, cold, after step {step}"
+        );
+        assert_eq!(
+            &read(&world.lake, &world.objects, pin).await,
+            rows,
+            "seed {seed}, after step {step}"
+        );
     }
 }
 
@@ -156,7 +207,15 @@ async fn any_history_ends_as_a_naive_table_does() {
 #[tokio::test]
 async fn rows_written_before_their_keys_are_known_end_the_same() {
     for seed in 100..140 {
-        check(seed, Limits { held_rows: 5, file_bytes: 600, ..tight() }).await;
+        check(
+            seed,
+            Limits {
+                held_rows: 5,
+                file_bytes: 600,
+                ..tight()
+            },
+        )
+        .await;
     }
 }
 

@@ -16,20 +16,33 @@ use crate::tables::limits::Limits;
 
 fn rows(ids: &[i64]) -> RecordBatch {
     let column = |values: Vec<i64>| Arc::new(Int64Array::from(values)) as ArrayRef;
-    let sequences = (1..=ids.len()).map(|n| i64::try_from(n).expect("small")).collect();
-    RecordBatch::try_from_iter([("id", column(ids.to_vec())), ("_seq", column(sequences))]).expect("fits")
+    let sequences = (1..=ids.len())
+        .map(|n| i64::try_from(n).expect("small"))
+        .collect();
+    RecordBatch::try_from_iter([("id", column(ids.to_vec())), ("_seq", column(sequences))])
+        .expect("fits")
 }
 
 fn merge() -> Apply {
-    Apply::Merge { key: vec!["id".into()] }
+    Apply::Merge {
+        key: vec!["id".into()],
+    }
 }
 
 #[tokio::test]
 async fn a_change_of_a_stale_base_is_a_conflict() {
     let mut world = World::new(tight());
-    world.apply(merge(), vec![rows(&[1])]).await;
-    let first = world.lake.stage(world.change(merge(), vec![rows(&[2])])).await.expect("stages");
-    let second = world.lake.stage(world.change(merge(), vec![rows(&[3])])).await.expect("stages");
+    let _ = world.apply(merge(), vec![rows(&[1])]).await;
+    let first = world
+        .lake
+        .stage(world.change(merge(), vec![rows(&[2])]))
+        .await
+        .expect("stages");
+    let second = world
+        .lake
+        .stage(world.change(merge(), vec![rows(&[3])]))
+        .await
+        .expect("stages");
     let stale = world.change(merge(), vec![rows(&[4])]);
     world.commit(&first).await;
     let outcome = world.state.transact(second.writes).await.expect("answers");
@@ -38,14 +51,21 @@ async fn a_change_of_a_stale_base_is_a_conflict() {
     assert_eq!(error.kind, Kind::Conflict);
     let mut create = world.change(merge(), vec![rows(&[4])]);
     create.base = None;
-    assert_eq!(world.lake.stage(create).await.expect_err("it exists").kind, Kind::Conflict);
+    assert_eq!(
+        world.lake.stage(create).await.expect_err("it exists").kind,
+        Kind::Conflict
+    );
 }
 
 #[tokio::test]
 async fn what_is_staged_can_be_read_and_is_not_the_table() {
     let mut world = World::new(tight());
-    world.apply(merge(), vec![rows(&[1])]).await;
-    let staged = world.lake.stage(world.change(merge(), vec![rows(&[1, 2])])).await.expect("stages");
+    let _ = world.apply(merge(), vec![rows(&[1])]).await;
+    let staged = world
+        .lake
+        .stage(world.change(merge(), vec![rows(&[1, 2])]))
+        .await
+        .expect("stages");
     let pin = world.pin(&staged.snapshot);
     assert_eq!(read(&world.cold(), &world.objects, &pin).await.len(), 2);
     assert_eq!(world.rows().await.len(), 1);
@@ -56,12 +76,19 @@ async fn no_rows_change_nothing() {
     let mut world = World::new(tight());
     let created = world.apply(merge(), vec![rows(&[])]).await;
     assert!(created.changed && created.rows == 0 && world.rows().await.is_empty());
-    for apply in [merge(), Apply::Append, Apply::Overwrite, Apply::DeleteInsert { key: vec!["id".into()] }] {
+    for apply in [
+        merge(),
+        Apply::Append,
+        Apply::Overwrite,
+        Apply::DeleteInsert {
+            key: vec!["id".into()],
+        },
+    ] {
         let staged = world.apply(apply, vec![rows(&[])]).await;
         assert!(!staged.changed && staged.writes.is_empty());
         assert_eq!(staged.snapshot, created.snapshot);
     }
-    world.apply(merge(), vec![rows(&[1])]).await;
+    let _ = world.apply(merge(), vec![rows(&[1])]).await;
     let emptied = world.apply(Apply::Overwrite, vec![rows(&[])]).await;
     assert!(emptied.changed && emptied.deleted == 1 && world.rows().await.is_empty());
 }
@@ -80,23 +107,49 @@ async fn re_stamped_rows_are_numbered_as_delivered() {
 
 #[tokio::test]
 async fn files_stay_few_and_metadata_short() {
-    let mut world = World::new(Limits { small_bytes: 0, ..tight() });
-    world.apply(merge(), vec![rows(&(0..400).collect::<Vec<_>>())]).await;
+    let mut world = World::new(Limits {
+        small_bytes: 0,
+        ..tight()
+    });
+    let _ = world
+        .apply(merge(), vec![rows(&(0..400).collect::<Vec<_>>())])
+        .await;
     for step in 0..40 {
         let ids: Vec<i64> = (0..5).map(|n| (step * 37 + n * 61) % 400).collect();
-        world.apply(merge(), vec![rows(&ids)]).await;
+        let _ = world.apply(merge(), vec![rows(&ids)]).await;
         let snapshot = world.snapshot.clone().expect("published");
-        let table = world.lake.table(&world.table, &snapshot).await.expect("kept");
-        assert!(table.deletes.len() <= 3, "{} delete files", table.deletes.len());
-        assert!(table.manifests.len() <= 6, "{} manifests", table.manifests.len());
+        let table = world
+            .lake
+            .table(&world.table, &snapshot)
+            .await
+            .expect("kept");
+        assert!(
+            table.deletes.len() <= 3,
+            "{} delete files",
+            table.deletes.len()
+        );
+        assert!(
+            table.manifests.len() <= 6,
+            "{} manifests",
+            table.manifests.len()
+        );
         assert!(table.metadata.snapshots().len() <= 6);
         assert_eq!(table.rows(), 400);
         assert_eq!(world.rows().await.len(), 400);
     }
     let summary = {
         let snapshot = world.snapshot.clone().expect("published");
-        let table = world.lake.table(&world.table, &snapshot).await.expect("kept");
-        table.metadata.current_snapshot().expect("one").summary().clone()
+        let table = world
+            .lake
+            .table(&world.table, &snapshot)
+            .await
+            .expect("kept");
+        table
+            .metadata
+            .current_snapshot()
+            .expect("one")
+            .summary()
+            .clone()
     };
     assert_eq!(summary.additional_properties["headwater.watermark"], "7");
     assert_eq!(summary.operation.as_str(), "overwrite");
@@ -106,10 +159,12 @@ async fn files_stay_few_and_metadata_short() {
 async fn a_tiny_table_stays_one_file_without_deletes() {
     let mut world = World::new(Limits::default());
     for step in 0..12 {
-        world.apply(merge(), vec![rows(&[step % 3, 7])]).await;
+        let _ = world.apply(merge(), vec![rows(&[step % 3, 7])]).await;
         let pin = world.pin(&world.snapshot.clone().expect("published"));
         let scan = world.lake.scan(&pin, 0).await.expect("scans");
-        let [Part::File(file)] = scan.parts.as_slice() else { panic!("{} parts", scan.parts.len()) };
+        let [Part::File(file)] = scan.parts.as_slice() else {
+            panic!("{} parts", scan.parts.len())
+        };
         assert!(file.deleted.is_none());
     }
 }
@@ -117,14 +172,20 @@ async fn a_tiny_table_stays_one_file_without_deletes() {
 #[tokio::test]
 async fn broken_metadata_is_corrupt() {
     let mut world = World::new(tight());
-    world.apply(merge(), vec![rows(&[1])]).await;
+    let _ = world.apply(merge(), vec![rows(&[1])]).await;
     let snapshot = world.snapshot.clone().expect("published");
     let path = Path::from(snapshot.metadata.as_str());
     world.objects.put(&path, "{".into()).await.expect("puts");
     let pin = world.pin(&snapshot);
-    assert_eq!(world.cold().scan(&pin, 0).await.expect_err("no JSON").kind, Kind::Corrupt);
+    assert_eq!(
+        world.cold().scan(&pin, 0).await.expect_err("no JSON").kind,
+        Kind::Corrupt
+    );
     world.objects.delete(&path).await.expect("deletes");
-    assert_eq!(world.cold().scan(&pin, 0).await.expect_err("gone").kind, Kind::Corrupt);
+    assert_eq!(
+        world.cold().scan(&pin, 0).await.expect_err("gone").kind,
+        Kind::Corrupt
+    );
 }
 
 #[tokio::test]
@@ -132,9 +193,20 @@ async fn the_catalog_pointer_reads_as_pyiceberg_expects() {
     let mut world = World::new(tight());
     let first = world.apply(merge(), vec![rows(&[1])]).await;
     let second = world.apply(merge(), vec![rows(&[2])]).await;
-    let item = world.state.get(&Key::new(CATALOG, "silver.orders")).await.expect("answers").expect("put");
+    let item = world
+        .state
+        .get(&Key::new(CATALOG, "silver.orders"))
+        .await
+        .expect("answers")
+        .expect("put");
     let value: serde_json::Value = item.decode().expect("JSON");
     let location = |path: &str| format!("memory:///lake/{path}");
-    assert_eq!(value["metadata_location"], location(&second.snapshot.metadata));
-    assert_eq!(value["previous_metadata_location"], location(&first.snapshot.metadata));
+    assert_eq!(
+        value["metadata_location"],
+        location(&second.snapshot.metadata)
+    );
+    assert_eq!(
+        value["previous_metadata_location"],
+        location(&first.snapshot.metadata)
+    );
 }

@@ -52,7 +52,9 @@ impl State for TinyState {
             (Expect::Version(wanted), Some(item)) => item.version != wanted,
             (Expect::Absent, Some(_)) | (Expect::Version(_), None) => true,
         };
-        let lost: Vec<usize> = (0..writes.len()).filter(|at| broken(&writes[*at])).collect();
+        let lost: Vec<usize> = (0..writes.len())
+            .filter(|at| broken(&writes[*at]))
+            .collect();
         if !lost.is_empty() {
             return Ok(Outcome::Conflict(lost));
         }
@@ -60,7 +62,14 @@ impl State for TinyState {
             items.0 += 1;
             let version = items.0;
             if let Write::Put { key, value, .. } = write {
-                items.1.insert(key.clone(), Item { key, version, value });
+                items.1.insert(
+                    key.clone(),
+                    Item {
+                        key,
+                        version,
+                        value,
+                    },
+                );
             }
             version
         });
@@ -74,7 +83,11 @@ struct Numbers(AtomicU64);
 
 impl Chance for Numbers {
     fn id(&self, now: Timestamp) -> String {
-        format!("{:016x}-{:08x}", now.0, self.0.fetch_add(1, Ordering::Relaxed))
+        format!(
+            "{:016x}-{:08x}",
+            now.0,
+            self.0.fetch_add(1, Ordering::Relaxed)
+        )
     }
 
     fn fraction(&self) -> f64 {
@@ -127,10 +140,23 @@ impl World {
     pub(super) fn over(objects: Objects, root: &str, limits: Limits) -> Self {
         let state = Arc::new(TinyState::default());
         let (chance, clock) = (Arc::new(Numbers::default()), Arc::new(Ticks::default()));
-        let mut lake = Lake::new(state.clone(), objects.clone(), root.to_owned(), chance, clock);
+        let mut lake = Lake::new(
+            state.clone(),
+            objects.clone(),
+            root.to_owned(),
+            chance,
+            clock,
+        );
         lake.limits = limits;
         let table = "silver.orders".parse().expect("a name");
-        Self { state, objects, lake, table, snapshot: None, limits }
+        Self {
+            state,
+            objects,
+            lake,
+            table,
+            snapshot: None,
+            limits,
+        }
     }
 
     /// A lake of the same objects that remembers nothing.
@@ -138,7 +164,13 @@ impl World {
         let lake = &self.lake;
         let (state, objects) = (lake.state.clone(), lake.objects.clone());
         let root = lake.root.location("");
-        let mut cold = Lake::new(state, objects, root, lake.chance.clone(), lake.clock.clone());
+        let mut cold = Lake::new(
+            state,
+            objects,
+            root,
+            lake.chance.clone(),
+            lake.clock.clone(),
+        );
         cold.limits = self.limits;
         cold
     }
@@ -150,41 +182,67 @@ impl World {
             base: self.snapshot.clone(),
             apply,
             on_schema_change: OnSchemaChange::default(),
-            rows: Rows { schema, stream: Box::pin(stream::iter(batches.into_iter().map(Ok))) },
+            rows: Rows {
+                schema,
+                stream: Box::pin(stream::iter(batches.into_iter().map(Ok))),
+            },
             restamp_from: None,
             properties: BTreeMap::from([("watermark".to_owned(), "7".to_owned())]),
         }
     }
 
     pub(super) async fn commit(&mut self, staged: &Staged) {
-        let outcome = self.state.transact(staged.writes.clone()).await.expect("answers");
+        let outcome = self
+            .state
+            .transact(staged.writes.clone())
+            .await
+            .expect("answers");
         assert!(matches!(outcome, Outcome::Committed(_)), "{outcome:?}");
         let head = Head {
-            position: Position { sequence: 0, commits: 1 },
+            position: Position {
+                sequence: 0,
+                commits: 1,
+            },
             rows: staged.rows,
             advanced_at: Timestamp(0),
             columns: Vec::new(),
             snapshot: Some(staged.snapshot.clone()),
         };
-        let write = Write::put(Key::new(items::table(&self.table), HEAD), &head, Expect::Any);
+        let write = Write::put(
+            Key::new(items::table(&self.table), HEAD),
+            &head,
+            Expect::Any,
+        );
         self.state.transact(vec![write]).await.expect("answers");
         self.snapshot = Some(staged.snapshot.clone());
     }
 
     /// Stages and commits.
     pub(super) async fn apply(&mut self, apply: Apply, batches: Vec<RecordBatch>) -> Staged {
-        let staged = self.lake.stage(self.change(apply, batches)).await.expect("stages");
+        let staged = self
+            .lake
+            .stage(self.change(apply, batches))
+            .await
+            .expect("stages");
         self.commit(&staged).await;
         staged
     }
 
     pub(super) fn pin(&self, snapshot: &Snapshot) -> Pin {
-        Pin::Model { table: self.table.clone(), snapshot: snapshot.clone() }
+        Pin::Model {
+            table: self.table.clone(),
+            snapshot: snapshot.clone(),
+        }
     }
 
     /// Rows of the published table, in text, sorted.
     pub(super) async fn rows(&self) -> Vec<Vec<String>> {
-        let pin = self.lake.pin(&self.table).await.expect("pins").expect("is there");
+        let pin = self
+            .lake
+            .pin(&self.table)
+            .await
+            .expect("pins")
+            .expect("is there");
         read(&self.lake, &self.objects, &pin).await
     }
 }
@@ -194,8 +252,13 @@ pub(super) async fn read(lake: &Lake, objects: &Objects, pin: &Pin) -> Vec<Vec<S
     let scan = lake.scan(pin, 0).await.expect("scans");
     let mut rows = Vec::new();
     for part in scan.parts {
-        let Part::File(file) = part else { panic!("model tables are files") };
-        let object = objects.get(&Path::from(file.path.as_str())).await.expect("is there");
+        let Part::File(file) = part else {
+            panic!("model tables are files")
+        };
+        let object = objects
+            .get(&Path::from(file.path.as_str()))
+            .await
+            .expect("is there");
         let bytes = object.bytes().await.expect("reads");
         assert_eq!(bytes.len() as u64, file.size);
         let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).expect("parquet");
@@ -232,4 +295,3 @@ pub(super) fn text(column: Option<&ArrayRef>, row: usize) -> String {
         _ => "NULL".to_owned(),
     }
 }
-
