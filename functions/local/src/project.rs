@@ -85,12 +85,13 @@ fn collect(
 /// A finding on one line: `transform/silver/orders.sql:1:9: error: .. [unknown_config_key]`.
 #[must_use]
 pub fn line(finding: &Finding) -> String {
-    let place = match finding.line {
-        0 => finding.file.clone(),
-        line => format!("{}:{line}:{}", finding.file, finding.column),
+    let place = match (finding.file.as_str(), finding.line) {
+        ("", _) => String::new(),
+        (file, 0) => format!("{file}: "),
+        (file, line) => format!("{file}:{line}:{}: ", finding.column),
     };
     format!(
-        "{place}: {}: {} [{}]",
+        "{place}{}: {} [{}]",
         severity(finding.severity),
         finding.message,
         finding.code

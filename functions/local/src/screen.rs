@@ -29,7 +29,8 @@ pub fn say(line: &str) -> io::Result<()> {
     writeln!(out, "{line}")
 }
 
-/// An empty table with these column titles.
+/// An empty table with these column titles; those that start with `>` stand to the right, over
+/// figures.
 #[must_use]
 pub fn table(titles: &[&str]) -> Table {
     let mut table = Table::new();
@@ -51,11 +52,15 @@ pub fn table(titles: &[&str]) -> Table {
     ] {
         table.remove_style(line);
     }
-    table.set_header(
-        titles
-            .iter()
-            .map(|title| Cell::new(title).add_attribute(Attribute::Bold)),
-    );
+    table.set_header(titles.iter().map(|title| {
+        let (name, alignment) = match title.strip_prefix('>') {
+            Some(name) => (name, CellAlignment::Right),
+            None => (*title, CellAlignment::Left),
+        };
+        Cell::new(name)
+            .set_alignment(alignment)
+            .add_attribute(Attribute::Bold)
+    }));
     if is_coloured() {
         table.enforce_styling();
     } else {

@@ -2,10 +2,11 @@
 
 use arrow::{
     array::RecordBatch,
+    datatypes::{Field, Schema},
     util::display::{ArrayFormatter, FormatOptions},
 };
 use comfy_table::{Cell, CellAlignment, Color, Table};
-use domain::Duration;
+use domain::{Duration, TableName};
 use engine::{
     cycle::Report,
     explain::Step,
@@ -22,10 +23,10 @@ pub fn models(status: &Status) -> Table {
     let titles = [
         "model",
         "status",
-        "lag",
-        "rows",
-        "watermark",
-        "refreshes",
+        ">lag",
+        ">rows",
+        ">watermark",
+        ">refreshes",
         "last refresh",
     ];
     let mut table = table(&titles);
@@ -48,9 +49,9 @@ pub fn models(status: &Status) -> Table {
 pub fn sources(status: &Status) -> Table {
     let mut table = table(&[
         "landing table",
-        "rows",
-        "sequence",
-        "commits",
+        ">rows",
+        ">sequence",
+        ">commits",
         "last advance",
     ]);
     for source in &status.sources {
@@ -101,19 +102,22 @@ fn clock_time(moment: Option<&str>) -> String {
     }
 }
 
-/// What a cycle or a batch run did.
+/// What a cycle or a batch run did, in the `order` of the project.
 #[must_use]
-pub fn report(report: &Report) -> Table {
+pub fn report(report: &Report, order: &[TableName]) -> Table {
     let mut table = table(&[
         "model",
         "outcome",
-        "added",
-        "removed",
-        "rows",
-        "took",
-        "lag removed",
+        ">added",
+        ">removed",
+        ">rows",
+        ">took",
+        ">lag removed",
     ]);
-    for (model, how) in &report.models {
+    for (model, how) in order
+        .iter()
+        .filter_map(|name| report.models.get_key_value(name))
+    {
         let mut row = vec![text(model), outcome(how)];
         if let Refreshed::Built {
             added,
@@ -171,7 +175,7 @@ pub fn remarks(report: &Report) -> Vec<(String, bool)> {
 
 /// How one refresh ended, on one line.
 #[must_use]
-pub fn sentence(model: &domain::TableName, how: &Refreshed) -> Option<String> {
+pub fn sentence(model: &TableName, how: &Refreshed) -> Option<String> {
     match how {
         Refreshed::Built {
             added,
@@ -220,13 +224,13 @@ pub fn plan(steps: &[Step]) -> Table {
 ///
 /// # Errors
 /// `Invalid` for a column that has no form as text.
-pub fn rows(schema: &arrow::datatypes::Schema, batches: &[RecordBatch]) -> Result<Table> {
-    let titles: Vec<&str> = schema
-        .fields()
-        .iter()
-        .map(|field| field.name().as_str())
-        .collect();
-    let mut table = table(&titles);
+pub fn rows(schema: &Schema, batches: &[RecordBatch]) -> Result<Table> {
+    let title = |field: &Field| match field.data_type().is_numeric() {
+        true => format!(">{}", printable(field.name())),
+        false => printable(field.name()),
+    };
+    let titles: Vec<String> = schema.fields().iter().map(|field| title(field)).collect();
+    let mut table = table(&titles.iter().map(String::as_str).collect::<Vec<_>>());
     let options = FormatOptions::default()
         .with_display_error(true)
         .with_null("NULL");

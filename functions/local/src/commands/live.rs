@@ -28,7 +28,7 @@ pub(super) async fn once(context: &Context) -> Result<(), Failure> {
     let world = world::open_sound(&context.settings()?)?;
     require_live(&world)?;
     let report = cycle::run(&world, &Silent).await?;
-    run::show(context, &report)
+    run::show(context, &world, &report)
 }
 
 /// Runs until interrupted, with a table on a terminal and a line per refresh elsewhere.

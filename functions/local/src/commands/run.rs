@@ -2,7 +2,7 @@
 
 use domain::TableName;
 use engine::{
-    batch,
+    World, batch,
     cycle::{Observer, Report, Silent},
     refresh::Refreshed,
 };
@@ -27,18 +27,18 @@ pub(super) async fn run(context: &Context, models: &[String], full: bool) -> Res
         &Silent
     };
     let report = batch::run(&world, &only, full, observer).await?;
-    show(context, &report)
+    show(context, &world, &report)
 }
 
 /// Shows a report; fails when a model did.
-pub(super) fn show(context: &Context, report: &Report) -> Result<(), Failure> {
+pub(super) fn show(context: &Context, world: &World, report: &Report) -> Result<(), Failure> {
     let remarks = tables::remarks(report);
     if context.json {
         print_json(report)?;
     } else if report.models.is_empty() {
         say("nothing to build: the project has no such models")?;
     } else {
-        say(&tables::report(report).to_string())?;
+        say(&tables::report(report, &world.project.order).to_string())?;
         for (remark, is_error) in &remarks {
             let word = if *is_error { "error" } else { "warning" };
             anstream::eprintln!("{word}: {remark}");

@@ -139,10 +139,10 @@ fn events(progress: &Progress) -> String {
 fn layers(status: &Status) -> String {
     let mut shown = table(&[
         "table",
-        "rows",
-        "sequence",
-        "commits or refreshes",
-        "last took",
+        ">rows",
+        ">sequence",
+        ">commits or refreshes",
+        ">last took",
     ]);
     for source in &status.sources {
         let row = [
@@ -174,7 +174,7 @@ fn layers(status: &Status) -> String {
 }
 
 fn groups(gold: &[Group]) -> String {
-    let mut shown = table(&["region", "orders", "revenue"]);
+    let mut shown = table(&["region", ">orders", ">revenue"]);
     for group in gold {
         let mut cells = group.iter();
         let name = text(cells.next().map_or("", String::as_str));
