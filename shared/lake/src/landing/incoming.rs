@@ -132,7 +132,7 @@ async fn marks(world: &World, lane: &Lane) -> Result<HashMap<String, FileSeen>> 
 type Range = (u64, u64, domain::Position);
 
 /// Commits one file; none when it had been committed, or has no rows.
-async fn take(
+pub(super) async fn take(
     world: &World,
     lane: &Lane,
     file: &Incoming,
@@ -149,7 +149,11 @@ async fn take(
         },
         Some(format) => {
             let known = lane_columns(world, lane).await?;
-            let text = copy::text(world, &lane.table, file, format, &known).await?;
+            let text = match copy::text(world, &lane.table, file, format, &known).await {
+                // Another advance committed and deleted it since it was listed.
+                Err(error) if error.kind == Kind::NotFound => return Ok(None),
+                read => read?,
+            };
             let key = format!("{MARK}{}#{}", file.name, text.digest);
             let seen = FileSeen {
                 size: file.size,

@@ -268,3 +268,24 @@ async fn a_scan_never_goes_past_its_end_even_inside_a_file() {
         .sum();
     assert_eq!(rows, 29_990);
 }
+
+/// `cargo test --release -p lake -- --ignored --nocapture append_speed`
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn append_speed() {
+    let case = Case::new();
+    let start = std::time::Instant::now();
+    let writers = (0..64).map(|writer| {
+        let case = &case;
+        async move {
+            for n in 0..500 {
+                let rows = ids(&[format!("{writer}-{n}")]);
+                case.lake.append(append(rows, None)).await.expect("stored");
+            }
+        }
+    });
+    join_all(writers).await;
+    let (appends, counts) = (64 * 500, case.state.take());
+    let rate = f64::from(appends) / start.elapsed().as_secs_f64();
+    println!("{rate:.0} appends/s in {} commits", counts.transacts);
+}

@@ -6,6 +6,7 @@ use object_store::{ObjectStoreExt, path::Path};
 use ports::{Kind, Landing, landing::Advanced};
 
 use super::*;
+use crate::landing::incoming::{Incoming, take};
 
 impl Case {
     async fn leave(&self, name: &str, content: impl Into<Bytes>) {
@@ -186,4 +187,18 @@ async fn a_long_file_is_copied_whole_with_columns_that_come_late() {
     let late = case.column("late").await;
     assert_eq!(late.iter().flatten().count(), 1);
     assert_eq!(late[150_000].as_deref(), Some("x"));
+}
+
+#[tokio::test]
+async fn a_file_that_another_advance_took_since_the_listing_is_passed_over() {
+    let case = Case::new();
+    let gone = Incoming {
+        path: Path::from("landing/orders/incoming/gone.csv"),
+        size: 4,
+        name: "gone.csv".into(),
+        origin_at: Timestamp(0),
+    };
+    let lane = case.lake.lane(&table());
+    let taken = take(&case.lake.world, &lane, &gone, None).await;
+    assert_eq!(taken.expect("no failure"), None);
 }
