@@ -121,11 +121,14 @@ impl Tables for Lake {
         let Some(item) = self.state.get(&Key::new(items::table(table), HEAD)).await? else {
             return Ok(None);
         };
-        let snapshot = item.decode::<Head>()?.snapshot;
-        Ok(snapshot.map(|snapshot| Pin::Model {
-            table: table.clone(),
-            snapshot,
-        }))
+        match item.decode::<Head>()?.snapshot {
+            Some(snapshot) => Ok(Some(Pin::Model {
+                table: table.clone(),
+                snapshot,
+            })),
+            // Quarantine tables are of landing form outside of the landing schema.
+            None => crate::landing::pin(&*self.state, table).await,
+        }
     }
 
     async fn scan(&self, pin: &Pin, after: u64) -> Result<Scan> {
