@@ -90,15 +90,15 @@ async fn a_failing_model_backs_off_and_tells_once() {
     let lab = lab();
     lab.land("landing.ev", 1).await;
     lab.lake.trouble(Some((table("landing.ev"), Kind::Invalid)));
-    assert_eq!(words(&cycle(&lab).await), ["error", "idle"]);
-    assert_eq!(words(&cycle(&lab).await), ["held", "idle"]);
+    assert_eq!(words(&cycle(&lab).await), ["error", "held"]);
+    assert_eq!(words(&cycle(&lab).await), ["held", "held"]);
     let failing = model(&lab, "bronze.ev").await;
     assert_eq!(
         (failing.status, failing.retry_in_seconds),
         ("failing", Some(2.0))
     );
     lab.clock.advance(Duration::from_secs(2));
-    assert_eq!(words(&cycle(&lab).await), ["error", "idle"]);
+    assert_eq!(words(&cycle(&lab).await), ["error", "held"]);
     assert_eq!(model(&lab, "bronze.ev").await.retry_in_seconds, Some(4.0));
     lab.lake.trouble(None);
     control::refresh_now(&lab.world, &table("bronze.ev"))
@@ -127,7 +127,7 @@ async fn resuming_ends_a_backoff() {
     let lab = lab();
     lab.land("landing.ev", 1).await;
     lab.lake.trouble(Some((table("landing.ev"), Kind::Corrupt)));
-    assert_eq!(words(&cycle(&lab).await), ["error", "idle"]);
+    assert_eq!(words(&cycle(&lab).await), ["error", "held"]);
     lab.lake.trouble(None);
     control::set_paused(&lab.world, &table("bronze.ev"), true)
         .await
