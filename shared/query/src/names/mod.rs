@@ -20,7 +20,7 @@ use scope::{Level, Relation, folded};
 use sqlparser::ast::{
     ExcludeSelectItem, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query,
     Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias,
-    TableFactor, TableWithJoins, VisitMut, WildcardAdditionalOptions,
+    TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
 /// Columns of the tables a statement reads.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::{
-    array::{ArrayRef, StringArray},
+    array::StringArray,
     datatypes::DataType,
 };
 use ports::{
