@@ -10,6 +10,7 @@ mod catalog;
 mod engine;
 mod failure;
 mod footers;
+mod growth;
 mod json;
 mod labels;
 mod landing;
@@ -22,6 +23,7 @@ mod plan;
 mod rows;
 mod running;
 mod session;
+mod shorthand;
 mod types;
 
 pub use engine::{DataFusionQuery, engine};

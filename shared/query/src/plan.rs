@@ -26,7 +26,7 @@ use crate::{
     labels::label_casts,
     landing::LandingTable,
     model::{Lake, ModelTable},
-    names,
+    names, shorthand,
 };
 
 /// Plans statements over one catalog.
@@ -157,6 +157,7 @@ impl Planner<'_> {
                 .because(ambiguous.to_string())
         })?;
         label_casts(&mut statement);
+        shorthand::write_out(&mut statement);
         let named: Providers = names
             .iter()
             .filter_map(|name| Some((name.clone(), Arc::clone(providers.get(name)?))))

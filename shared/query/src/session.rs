@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use datafusion::{
     common::Result,
     execution::{
-        SessionState, SessionStateBuilder,
+        FunctionRegistry, SessionState, SessionStateBuilder,
         disk_manager::{DiskManagerBuilder, DiskManagerMode},
         memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryPool},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
@@ -14,7 +14,7 @@ use datafusion::{
 };
 use ports::Objects;
 
-use crate::{casts, catalog::CATALOG, json, model::warehouse, types};
+use crate::{casts, catalog::CATALOG, growth, json, model::warehouse, types};
 
 /// Resources of the query engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,7 @@ pub(crate) fn base(settings: &Settings, objects: Objects) -> Result<SessionState
         .with_type_planner(Arc::new(types::Types))
         .build();
     json::register(&mut state)?;
+    state.register_function_rewrite(Arc::new(growth::BoundGrowth))?;
     state.add_analyzer_rule(Arc::new(casts::TextToTime));
     Ok(state)
 }

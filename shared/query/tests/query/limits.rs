@@ -137,3 +137,25 @@ fn statements_just_under_the_limits_do_not_overflow() {
     });
     runtime.block_on(task).expect("no overflow");
 }
+
+#[tokio::test]
+async fn functions_cannot_make_more_than_memory_holds() {
+    let world = World::new();
+    for sql in [
+        "SELECT repeat('x', 2000000000)",
+        "SELECT repeat('x', value * 1000000) FROM generate_series(1, 1000)",
+        "SELECT length(lpad('x', 2000000000))",
+        "SELECT array_repeat('x', 2000000000)",
+        "SELECT array_length(range(0, 9000000000))",
+        "SELECT array_length(generate_series(9000000000, 0, -1))",
+        "SELECT array_length(array_resize([1], 2000000000, 0))",
+    ] {
+        let error = world.error(sql).await;
+        assert_eq!(error.kind, Kind::Invalid, "{sql}: {}", error.chain());
+        assert!(error.chain().contains("limit is 268435456"), "{sql}: {}", error.chain());
+    }
+    assert_eq!(world.text("SELECT repeat('ab', 2) || lpad('7', 3, '0')").await, "abab007");
+    assert_eq!(world.text("SELECT range(3), generate_series(2, 6, 2)").await, "[0, 1, 2]|[2, 4, 6]");
+    let days = "SELECT array_length(range(DATE '2026-01-01', DATE '2026-02-01', INTERVAL '1 day'))";
+    assert_eq!(world.text(days).await, "31");
+}
