@@ -7,6 +7,7 @@ mod bugs;
 mod conformance;
 mod durability;
 mod flights;
+mod full_disk;
 mod github;
 mod plain;
 mod readers;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     trials.extend(tidy::trials());
     trials.extend(bugs::trials());
     trials.extend(bad_input::trials());
+    trials.extend(full_disk::trials());
     trials.extend(requests::trials());
     trials.extend(durability::trials());
     trials.extend(github::trials());
