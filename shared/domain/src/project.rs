@@ -172,48 +172,44 @@ pub(crate) struct Reads {
     pub(crate) unknown: Vec<TableName>,
 }
 
-/// Models after all they read, ties by name; and the loops, as `a -> b -> a`.
+/// Models after all they read, ties by name; and the loops, as `a -> b -> a`, whose members are left out of the order.
 fn order(models: &BTreeMap<TableName, Model>) -> (Vec<TableName>, Vec<String>) {
-    let mut order = Vec::with_capacity(models.len());
-    let mut placed = BTreeSet::new();
+    let (mut order, mut loops) = (Vec::with_capacity(models.len()), Vec::new());
+    // In the order or on a loop.
+    let mut settled = BTreeSet::new();
     loop {
         let is_ready = |model: &&Model| {
             let mut reads = model.reads.iter().filter(|read| models.contains_key(*read));
-            !placed.contains(&model.name) && reads.all(|read| placed.contains(read))
+            !settled.contains(&model.name) && reads.all(|read| settled.contains(read))
         };
         let ready: Vec<TableName> = models
             .values()
             .filter(is_ready)
             .map(|m| m.name.clone())
             .collect();
-        if ready.is_empty() {
-            break;
-        }
-        order.extend(ready.iter().cloned());
-        placed.extend(ready);
-    }
-    let mut loops = Vec::new();
-    let mut told: BTreeSet<TableName> = BTreeSet::new();
-    for start in models.keys().filter(|name| !placed.contains(*name)) {
-        let Some(path) = loop_from(models, &placed, start) else {
+        if !ready.is_empty() {
+            order.extend(ready.iter().cloned());
+            settled.extend(ready);
             continue;
-        };
-        if path.iter().all(|name| told.insert(name.clone())) {
-            let names: Vec<String> = path
-                .iter()
-                .chain(path.first())
-                .map(ToString::to_string)
-                .collect();
-            loops.push(names.join(" -> "));
         }
+        let start = models.keys().find(|name| !settled.contains(*name));
+        let Some(path) = start.and_then(|start| loop_from(models, &settled, start)) else {
+            return (order, loops);
+        };
+        let names: Vec<String> = path
+            .iter()
+            .chain(path.first())
+            .map(ToString::to_string)
+            .collect();
+        loops.push(names.join(" -> "));
+        settled.extend(path);
     }
-    (order, loops)
 }
 
-/// The loop that following the first unplaced read of each model from `start` runs into.
+/// The loop that following the first unsettled read of each model from `start` runs into.
 fn loop_from<'a>(
     models: &'a BTreeMap<TableName, Model>,
-    placed: &BTreeSet<TableName>,
+    settled: &BTreeSet<TableName>,
     start: &'a TableName,
 ) -> Option<Vec<TableName>> {
     let mut path: Vec<&TableName> = vec![start];
@@ -223,7 +219,7 @@ fn loop_from<'a>(
             .get(*at)?
             .reads
             .iter()
-            .find(|read| models.contains_key(*read) && !placed.contains(*read))?;
+            .find(|read| models.contains_key(*read) && !settled.contains(*read))?;
         if let Some(from) = path.iter().position(|name| *name == next) {
             return Some(path[from..].iter().map(|name| (*name).clone()).collect());
         }

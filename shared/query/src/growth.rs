@@ -44,12 +44,23 @@ impl FunctionRewrite for BoundGrowth {
             ("range" | "generate_series", 1) => (0, Vec::new()),
             ("range" | "generate_series", 2) => (1, vec![args[0].clone(), lit(1_i64)]),
             ("range" | "generate_series", 3) => (1, vec![args[0].clone(), args[2].clone()]),
-            _ => return Ok(Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args }))),
+            _ => {
+                return Ok(Transformed::no(Expr::ScalarFunction(ScalarFunction {
+                    func,
+                    args,
+                })));
+            }
         };
-        let bound = ScalarUDF::from(Bound { signature: signature(), series: others.len() == 2 });
+        let bound = ScalarUDF::from(Bound {
+            signature: signature(),
+            series: others.len() == 2,
+        });
         let bounded = std::iter::once(args[index].clone()).chain(others).collect();
         args[index] = bound.call(bounded);
-        Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args })))
+        Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction {
+            func,
+            args,
+        })))
     }
 }
 
@@ -66,7 +77,11 @@ struct Bound {
 
 impl ScalarUDFImpl for Bound {
     fn name(&self) -> &str {
-        if self.series { "bound_series" } else { "bound_count" }
+        if self.series {
+            "bound_series"
+        } else {
+            "bound_count"
+        }
     }
 
     fn signature(&self) -> &Signature {
@@ -78,9 +93,16 @@ impl ScalarUDFImpl for Bound {
     }
 
     fn invoke_with_args(&self, mut call: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let constant = call.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let constant = call
+            .args
+            .iter()
+            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { call.number_rows };
-        let arrays = call.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<Vec<_>>>()?;
+        let arrays = call
+            .args
+            .iter()
+            .map(|arg| arg.to_array(rows))
+            .collect::<Result<Vec<_>>>()?;
         let bytes = match arrays.as_slice() {
             [stop, start, step] if self.series => series(stop, start, step),
             [count, value] => repeated(count, Some(value)),
@@ -104,7 +126,9 @@ fn numbers(values: &ArrayRef) -> Option<Int64Array> {
 }
 
 fn repeated(counts: &ArrayRef, value: Option<&ArrayRef>) -> u64 {
-    let Some(counts) = numbers(counts) else { return 0 };
+    let Some(counts) = numbers(counts) else {
+        return 0;
+    };
     let size = |row: usize| match value {
         Some(value) if value.is_null(row) => 0,
         Some(value) => match value.data_type() {
@@ -124,8 +148,14 @@ fn repeated(counts: &ArrayRef, value: Option<&ArrayRef>) -> u64 {
 
 /// A series of moments is measured in microseconds, by steps of at least one.
 fn series(stops: &ArrayRef, starts: &ArrayRef, steps: &ArrayRef) -> u64 {
-    let (Some(stops), Some(starts)) = (numbers(stops), numbers(starts)) else { return 0 };
-    let steps = if steps.data_type().is_integer() { numbers(steps) } else { None };
+    let (Some(stops), Some(starts)) = (numbers(stops), numbers(starts)) else {
+        return 0;
+    };
+    let steps = if steps.data_type().is_integer() {
+        numbers(steps)
+    } else {
+        None
+    };
     let rows = 0..stops.len();
     rows.fold(0, |total: u64, row| {
         if stops.is_null(row) || starts.is_null(row) {

@@ -32,7 +32,9 @@ impl VisitorMut for Shorthand {
 }
 
 fn written(call: &Function) -> Option<Expr> {
-    let [name] = call.name.0.as_slice() else { return None };
+    let [name] = call.name.0.as_slice() else {
+        return None;
+    };
     let name = name.as_ident()?.value.to_ascii_lowercase();
     let args = positional(&call.args)?;
     let plain = call.over.is_none() && call.filter.is_none();
@@ -51,7 +53,9 @@ fn written(call: &Function) -> Option<Expr> {
 }
 
 fn positional(args: &FunctionArguments) -> Option<Vec<Expr>> {
-    let FunctionArguments::List(list) = args else { return None };
+    let FunctionArguments::List(list) = args else {
+        return None;
+    };
     if list.duplicate_treatment.is_some() || !list.clauses.is_empty() {
         return None;
     }
@@ -108,8 +112,11 @@ fn difference(unit: &Expr) -> Option<&'static str> {
 
 /// A template with `_0`, `_1`, `_2` as the arguments.
 fn fill(template: &str, args: &[Expr]) -> Option<Expr> {
-    let mut written =
-        Parser::new(&HeadwaterDialect).try_with_sql(template).ok()?.parse_expr().ok()?;
+    let mut written = Parser::new(&HeadwaterDialect)
+        .try_with_sql(template)
+        .ok()?
+        .parse_expr()
+        .ok()?;
     let _ = visit_expressions_mut(&mut written, |expr| {
         if let Expr::Identifier(name) = &*expr
             && let Some(index) = name.value.strip_prefix('_')

@@ -16,6 +16,14 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
+/// As a directive writes it.
+fn assert_word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warn",
+    }
+}
+
 /// Compares findings as sets, all differing checks at once.
 pub(super) fn validate(cases: &[Validate]) -> Result<()> {
     report(
@@ -69,7 +77,12 @@ fn parts(case: &Parse) -> Result<()> {
         let got: BTreeSet<_> = header
             .asserts
             .iter()
-            .map(|check| (check.expression.clone(), word(check.severity).to_owned()))
+            .map(|check| {
+                (
+                    check.expression.clone(),
+                    assert_word(check.severity).to_owned(),
+                )
+            })
             .collect();
         same("asserts", &got, &want.iter().cloned().collect())?;
     }

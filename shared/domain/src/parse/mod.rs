@@ -1,14 +1,28 @@
 //! Model files: directives and one query.
+//!
+//! ```
+//! let header = domain::parse::header(
+//!     "@config materialized=incremental, live=true,\n        unique_key=id\n@assert no_nulls(id)\n\nSELECT id FROM landing.o",
+//! );
+//! assert_eq!(header.config[2].0, "unique_key");
+//! assert_eq!((header.config[2].2, header.config[2].3), (2, 9));
+//! assert_eq!((header.sql.as_str(), header.sql_line), ("SELECT id FROM landing.o", 5));
+//! ```
 
 use std::collections::BTreeMap;
 
-use crate::{Assert, Severity};
+use crate::{Assert, Severity, TableName, name::nearest};
 
-mod directive;
+mod body;
+#[cfg(test)]
+mod forms;
+mod lines;
+mod pairs;
 #[cfg(test)]
 mod tests;
 
-use directive::Directive;
+use body::Body;
+use lines::{Directive, Form};
 
 /// A model file, taken apart but not judged.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,7 +43,7 @@ pub struct Header {
     pub source_freshness: Vec<String>,
     /// `@grain`: the columns, as written.
     pub grain: Vec<String>,
-    /// The query: lines kept where they were, directives blanked, blank lines at both ends dropped.
+    /// The query: its lines as they were, directives blanked, blank lines at both ends dropped.
     pub sql: String,
     /// Line of the file at which `sql` starts, from 1.
     pub sql_line: usize,
@@ -40,7 +54,7 @@ pub struct Header {
 /// A directive that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Stable word: `unknown_directive`, `config_invalid`, ..
+    /// Stable word: `unknown_directive`, `config_invalid`, `assert_invalid`, `directive_invalid`, `name_invalid`.
     pub code: &'static str,
     /// What is wrong and what to do.
     pub message: String,
@@ -50,8 +64,29 @@ pub struct Problem {
     pub column: usize,
 }
 
-/// Directives there are, for "did you mean".
-pub const DIRECTIVES: [&str; 8] = [
+/// The keys `@config` knows.
+pub const CONFIG_KEYS: &[&str] = &[
+    "materialized",
+    "schema",
+    "unique_key",
+    "incremental_strategy",
+    "incremental_filter",
+    "partition_by",
+    "on_schema_change",
+    "live",
+    "live_interval",
+    "cdc_op",
+    "cdc_seq",
+    "cdc_deletes",
+    "on_bad_row",
+    "tags",
+    "target_lag",
+    "description",
+    "owner",
+];
+
+/// The directives there are.
+pub const DIRECTIVES: &[&str] = &[
     "config",
     "description",
     "col",
@@ -62,170 +97,155 @@ pub const DIRECTIVES: [&str; 8] = [
     "source_freshness",
 ];
 
-/// Splits a model file's text into directives and SQL; comment-prefixed forms included.
-///
-/// A directive is a line that starts with `@word` (or, as older projects write it, `-- word:`), and goes on over the
-/// indented lines right below it, up to a line that starts the query.
+/// Splits a model file's text into directives and SQL: `@name ..` bare or parenthesised, and the comment-prefixed
+/// `-- name: ..`. A directive continues on indented lines and until its parentheses are closed. Directives may stand
+/// anywhere outside strings and comments of the SQL.
 #[must_use]
 pub fn header(text: &str) -> Header {
-    let mut header = Header::default();
-    let (mut wrapped, mut plain) = (Vec::new(), Vec::new());
-    let mut sql: Vec<&str> = Vec::new();
-    let lines: Vec<&str> = text.lines().collect();
-    let mut index = 0;
-    while index < lines.len() {
-        let Some(mut directive) = Directive::begins(lines[index], index + 1) else {
-            sql.push(lines[index]);
-            index += 1;
-            continue;
-        };
-        sql.push("");
-        index += 1;
-        while index < lines.len() && directive::continues(lines[index]) {
-            directive.push(lines[index], index + 1);
-            sql.push("");
-            index += 1;
-        }
-        if directive.name == "assert" {
-            let (assert, parenthesised) = read_assert(&directive.text);
-            if parenthesised {
-                &mut wrapped
-            } else {
-                &mut plain
+    let file = lines::split(text);
+    let mut header = Header {
+        sql: file.sql,
+        sql_line: file.sql_line,
+        ..Header::default()
+    };
+    let (mut first, mut then) = (Vec::new(), Vec::new());
+    for directive in &file.directives {
+        match directive.name.as_str() {
+            "config" => pairs::read(directive, &mut header),
+            "assert" => {
+                let into = if directive.form == Form::Parenthesised {
+                    &mut first
+                } else {
+                    &mut then
+                };
+                assertion(directive, into, &mut header.problems);
             }
-            .push(assert);
-        } else {
-            header.take(&directive, &mut plain);
+            "grain" => then.extend(grain(directive, &mut header)),
+            "depends_on" => depends_on(directive, &mut header),
+            "col" => column(directive, &mut header),
+            "description" => {
+                let text = directive.body.flat();
+                header.description = Some(match header.description.take() {
+                    Some(before) => format!("{before} {text}"),
+                    None => text,
+                });
+            }
+            "owner" => header.owner = Some(directive.body.flat()),
+            "source_freshness" => header.source_freshness.push(directive.body.flat()),
+            unknown => header.problems.push(unknown_directive(unknown, directive)),
         }
     }
-    header.asserts = wrapped;
-    header.asserts.extend(plain);
-    header.set_sql(&sql);
+    first.append(&mut then);
+    header.asserts = first;
     header
 }
 
-impl Header {
-    /// Reads a directive other than `@assert` into its field.
-    fn take(&mut self, directive: &Directive, asserts: &mut Vec<Assert>) {
-        let text = directive.text.trim();
-        match directive.name.as_str() {
-            "config" => self.take_config(directive),
-            "description" => {
-                let joined = self
-                    .description
-                    .take()
-                    .map_or_else(String::new, |said| said + " ");
-                let words: Vec<&str> = text.split_whitespace().collect();
-                self.description = Some(joined + &words.join(" "));
-            }
-            "col" => match text.split_once(':') {
-                Some((column, words)) => {
-                    let words: Vec<&str> = words.split_whitespace().collect();
-                    self.columns
-                        .insert(column.trim().to_owned(), words.join(" "));
-                }
-                None => self.problem("col_invalid", "write `@col name: text`", directive),
-            },
-            "grain" => {
-                let columns = list(directive::unwrap(text));
-                asserts.push(Assert {
-                    expression: format!("unique({})", columns.join(", ")),
-                    severity: Severity::Error,
-                });
-                self.grain.extend(columns);
-            }
-            "depends_on" => {
-                for name in list(directive::unwrap(text)) {
-                    let name = name.to_ascii_lowercase();
-                    if !self.depends_on.contains(&name) {
-                        self.depends_on.push(name);
-                    }
-                }
-            }
-            "owner" => self.owner = Some(text.to_owned()),
-            "source_freshness" => self.source_freshness.push(text.to_owned()),
-            other => {
-                let near = crate::name::nearest(other, DIRECTIVES);
-                let hint =
-                    near.map_or_else(String::new, |near| format!(": did you mean `@{near}`?"));
-                let message = format!("there is no directive `@{other}`{hint}");
-                self.problem("unknown_directive", &message, directive);
-            }
-        }
-    }
-
-    fn take_config(&mut self, directive: &Directive) {
-        for (range, pair) in directive.pairs() {
-            let (line, column) = directive.place(range);
-            match pair.split_once('=') {
-                Some((key, value)) => {
-                    let value = directive::unquote(value.trim()).to_owned();
-                    self.config
-                        .push((key.trim().to_ascii_lowercase(), value, line, column));
-                }
-                None => self.problems.push(Problem {
-                    code: "config_invalid",
-                    message: format!("`{pair}` is not of the form key=value"),
-                    line,
-                    column,
-                }),
-            }
-        }
-    }
-
-    fn problem(&mut self, code: &'static str, message: &str, directive: &Directive) {
-        let (line, column) = directive.place(0);
-        self.problems.push(Problem {
-            code,
-            message: message.to_owned(),
-            line,
-            column,
-        });
-    }
-
-    /// Keeps the query's lines where they were, without blank ones at the ends.
-    fn set_sql(&mut self, lines: &[&str]) {
-        let first = lines.iter().position(|line| !line.trim().is_empty());
-        let last = lines.iter().rposition(|line| !line.trim().is_empty());
-        if let (Some(first), Some(last)) = (first, last) {
-            self.sql = lines[first..=last].join("\n").trim().to_owned();
-            self.sql_line = first + 1;
-        }
-    }
-}
-
-/// `expression, severity=warn`, maybe in parentheses; whether it was.
-fn read_assert(text: &str) -> (Assert, bool) {
-    let text = text.trim();
-    let inner = directive::unwrap(text);
-    let parenthesised = inner.len() < text.len();
-    let found = inner.to_ascii_lowercase().rfind("severity").and_then(|at| {
-        let word = inner[at + "severity".len()..]
-            .trim_start()
-            .strip_prefix('=')?
-            .trim();
-        let before = inner[..at].trim_end().strip_suffix(',')?;
-        Some((before.trim_end(), word))
-    });
-    let (expression, severity) = match found {
-        Some((before, word)) if word.eq_ignore_ascii_case("warn") => (before, Severity::Warning),
-        Some((before, word)) if word.eq_ignore_ascii_case("error") => (before, Severity::Error),
-        _ => (inner, Severity::Error),
+fn unknown_directive(name: &str, directive: &Directive) -> Problem {
+    let message = match nearest(name, DIRECTIVES.iter().copied()) {
+        Some(known) => format!("`@{name}` is no directive; did you mean `@{known}`?"),
+        None => format!(
+            "`@{name}` is no directive; there are {}",
+            listed(DIRECTIVES)
+        ),
     };
-    let expression = expression.split_whitespace().collect::<Vec<_>>().join(" ");
-    (
-        Assert {
-            expression,
-            severity,
-        },
-        parenthesised,
-    )
+    directive.problem("unknown_directive", message)
 }
 
-/// Names between commas.
+fn listed(names: &[&str]) -> String {
+    names
+        .iter()
+        .map(|name| format!("`@{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// `expression[, severity=warn]`.
+fn assertion(directive: &Directive, asserts: &mut Vec<Assert>, problems: &mut Vec<Problem>) {
+    let text = directive.body.flat();
+    let (expression, severity) = match severity_of(&text) {
+        Some((expression, word)) => match word.to_ascii_lowercase().as_str() {
+            "warn" | "warning" => (expression, Severity::Warning),
+            "error" => (expression, Severity::Error),
+            _ => {
+                let message =
+                    format!("`{word}` is no severity: write `severity=warn` or `severity=error`");
+                problems.push(directive.problem("assert_invalid", message));
+                return;
+            }
+        },
+        None => (text.as_str(), Severity::Error),
+    };
+    if expression.is_empty() {
+        let message =
+            "`@assert` needs a check, such as `no_nulls(id)` or `row_count > 0`".to_owned();
+        problems.push(directive.problem("assert_invalid", message));
+        return;
+    }
+    asserts.push(Assert {
+        expression: expression.to_owned(),
+        severity,
+    });
+}
+
+/// Splits off a trailing `, severity=word`.
+fn severity_of(text: &str) -> Option<(&str, &str)> {
+    let (expression, option) = text.rsplit_once(',')?;
+    let (key, word) = option.split_once('=')?;
+    (key.trim().eq_ignore_ascii_case("severity")).then(|| (expression.trim(), word.trim()))
+}
+
+fn grain(directive: &Directive, header: &mut Header) -> Option<Assert> {
+    let columns: Vec<String> = list(&directive.body.flat());
+    if columns.is_empty() {
+        let message = "`@grain` needs the columns that tell rows apart: `@grain id`".to_owned();
+        header
+            .problems
+            .push(directive.problem("directive_invalid", message));
+        return None;
+    }
+    let expression = format!("unique({})", columns.join(", "));
+    header.grain = columns;
+    Some(Assert {
+        expression,
+        severity: Severity::Error,
+    })
+}
+
+fn depends_on(directive: &Directive, header: &mut Header) {
+    for name in list(&directive.body.flat()) {
+        let name = name.to_lowercase();
+        if let Err(error) = name.parse::<TableName>() {
+            header
+                .problems
+                .push(directive.problem("name_invalid", error.to_string()));
+        } else if !header.depends_on.contains(&name) {
+            header.depends_on.push(name);
+        }
+    }
+}
+
+fn column(directive: &Directive, header: &mut Header) {
+    let text = directive.body.flat();
+    match text.split_once(':') {
+        Some((name, meaning)) if !name.trim().is_empty() => {
+            header
+                .columns
+                .insert(name.trim().to_owned(), meaning.trim().to_owned());
+        }
+        _ => {
+            let message = "write `@col name: what it means`".to_owned();
+            header
+                .problems
+                .push(directive.problem("directive_invalid", message));
+        }
+    }
+}
+
+/// The parts of a comma-separated list; empty ones are left out.
 pub(crate) fn list(text: &str) -> Vec<String> {
     text.split(',')
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty())
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(str::to_owned)
         .collect()
 }

@@ -207,7 +207,9 @@ pub fn word(view: &View<'_>, model: &TableName) -> (&'static str, Option<TableNa
     if is_failing(view, model) {
         return ("failing", None);
     }
+    // Before all time no backoff is over: a failing ancestor keeps its readers waiting until it succeeds.
     let decisions = decide(&View {
+        now: Timestamp(i64::MIN),
         attempted: &BTreeSet::new(),
         ..*view
     });
@@ -227,9 +229,13 @@ fn root_of_wait(decisions: &BTreeMap<TableName, Decision>, from: &TableName) -> 
     at.clone()
 }
 
-/// Delay before retry number `failures`: `backoff_base * 2^(failures - 1)`, at most `backoff_max`. No jitter.
+/// Delay before retry number `failures`: `backoff_base * 2^(failures - 1)`, at most `backoff_max`; zero without failures.
+/// No jitter.
 #[must_use]
 pub fn backoff(failures: u32, live: &LiveSettings) -> Duration {
+    if failures == 0 {
+        return Duration::ZERO;
+    }
     let doubled = 2_u32
         .checked_pow(failures.saturating_sub(1))
         .unwrap_or(u32::MAX);
@@ -238,3 +244,6 @@ pub fn backoff(failures: u32, live: &LiveSettings) -> Duration {
         .unwrap_or(live.backoff_max)
         .min(live.backoff_max)
 }
+
+#[cfg(test)]
+mod tests;

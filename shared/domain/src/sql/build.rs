@@ -1,18 +1,19 @@
 //! The text that is run for a build: the filter joined in, placeholders substituted.
 
 use sqlparser::{
-    ast::{Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, Statement},
+    ast::{Expr, GroupByExpr, Query, Select, SelectFlavor, SelectItem, SetExpr, Statement},
     keywords::Keyword,
     tokenizer::{Token, TokenWithSpan},
 };
 
-use super::{Bindings, SqlError, parse, placeholders::Offsets, substitute, tokenize};
+use super::{Bindings, SqlError, parse, placeholders::Offsets, rows, substitute, tokenize};
 use crate::Model;
 
 /// The query of a model for one build. With `filtered` its `incremental_filter` is joined in:
 ///
 /// * it wraps the query (`SELECT * FROM (query) <filter>`) when the query is more than one plain SELECT, groups,
-///   deduplicates, limits or joins, and all columns of the filter are among its output columns;
+///   aggregates, deduplicates, limits or joins, or gives a column of the filter's name to something else, and all
+///   columns of the filter are among its output columns;
 /// * otherwise it is ANDed into the query's WHERE, where it may name columns the query does not output.
 ///
 /// # Errors
@@ -90,6 +91,13 @@ fn goes_inside(query: &Query, select: &Select, columns: &[(bool, String)]) -> bo
     let plain = !groups
         && select.distinct.is_none()
         && select.qualify.is_none()
+        && select.having.is_none()
+        && select.named_window.is_empty()
+        && select.flavor != SelectFlavor::FromFirstNoSelect
+        && !rows::computes_over_rows(select)
+        && !columns
+            .iter()
+            .any(|(qualified, name)| !qualified && rows::is_output_alias(select, name))
         && query.limit_clause.is_none()
         && query.fetch.is_none()
         && (!joins || columns.iter().any(|(qualified, _)| *qualified));
@@ -102,6 +110,9 @@ fn goes_inside(query: &Query, select: &Select, columns: &[(bool, String)]) -> bo
 }
 
 fn output_names(select: &Select) -> Option<Vec<String>> {
+    if select.flavor == SelectFlavor::FromFirstNoSelect {
+        return None;
+    }
     let mut names = Vec::new();
     for item in &select.projection {
         match item {

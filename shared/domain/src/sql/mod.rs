@@ -4,21 +4,31 @@ use std::fmt;
 
 use sqlparser::{
     ast::Statement,
-    tokenizer::{Location, TokenWithSpan, Tokenizer},
+    parser::Parser,
+    tokenizer::{Location, Token, TokenWithSpan, Tokenizer},
 };
 
 mod build;
 mod dialect;
+mod expansion;
 mod limits;
 mod names;
 mod placeholders;
 mod read_only;
+mod roles;
+mod rows;
+mod scopes;
 #[cfg(test)]
 mod tests;
 
+use dialect::Budgeted;
+
 pub use build::text;
 pub use dialect::HeadwaterDialect;
-pub use limits::{CHAIN_MAX, JOINS_MAX, NESTING_MAX, SET_OPERATIONS_MAX, STATEMENT_BYTES_MAX};
+pub use limits::{
+    CHAIN_MAX, CTES_MAX, JOIN_NESTING_MAX, JOINS_MAX, NESTING_MAX, QUERIES_MAX, SET_OPERATIONS_MAX,
+    STATEMENT_BYTES_MAX, TABLES_MAX, TYPES_MAX,
+};
 pub use names::tables;
 pub use placeholders::{Bindings, Placeholder, placeholders, substitute};
 
@@ -69,19 +79,41 @@ impl SqlError {
 pub fn parse(sql: &str) -> Result<Statement, SqlError> {
     let tokens = tokenize(sql)?;
     limits::check(&tokens)?;
-    let mut statements = sqlparser::parser::Parser::new(&HeadwaterDialect)
-        .with_recursion_limit(8 * NESTING_MAX)
-        .with_tokens_with_locations(tokens)
-        .parse_statements()
-        .map_err(from_parser)?;
-    match (statements.pop(), statements.is_empty()) {
-        (Some(statement), true) => {
-            read_only::check(&statement)?;
-            Ok(statement)
+    let end = tokens
+        .iter()
+        .rev()
+        .find(|t| roles::is_solid(&t.token))
+        .map(|t| t.span.end);
+    let Some(end) = end else {
+        return Err(SqlError::nowhere("there is no statement"));
+    };
+    let dialect = Budgeted::new(limits::steps(tokens.len()));
+    let mut parser = Parser::new(&dialect)
+        .with_recursion_limit(limits::PARSER_DEPTH)
+        .with_tokens_with_locations(tokens);
+    let statement = parser
+        .parse_statement()
+        .map_err(|error| from_parser(error, end))?;
+    while parser.consume_token(&Token::SemiColon) {}
+    let next = parser.peek_token();
+    match next.token {
+        Token::EOF => {}
+        Token::Word(_) => {
+            return Err(SqlError::at(
+                next.span.start,
+                "one statement at a time: it ends before this",
+            ));
         }
-        (Some(_), false) => Err(SqlError::nowhere("one statement at a time")),
-        (None, _) => Err(SqlError::nowhere("there is no statement")),
+        other => {
+            return Err(SqlError::at(
+                next.span.start,
+                format!("`{other}` is not expected here"),
+            ));
+        }
     }
+    read_only::check(&statement)?;
+    expansion::check(&statement)?;
+    Ok(statement)
 }
 
 /// Tokens with their places; comments and white space included.
@@ -91,7 +123,7 @@ fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>, SqlError> {
             "{} bytes of SQL; the limit is {STATEMENT_BYTES_MAX}",
             sql.len()
         );
-        return Err(SqlError::nowhere(message));
+        return Err(SqlError::at(Location { line: 1, column: 1 }, message));
     }
     Tokenizer::new(&HeadwaterDialect, sql)
         .tokenize_with_location()
@@ -99,16 +131,21 @@ fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>, SqlError> {
 }
 
 /// The parser writes the place into its text; takes it out again.
-fn from_parser(error: sqlparser::parser::ParserError) -> SqlError {
+fn from_parser(error: sqlparser::parser::ParserError, end: Location) -> SqlError {
     use sqlparser::parser::ParserError as E;
     let text = match error {
         E::ParserError(text) | E::TokenizerError(text) => text,
         E::RecursionLimitExceeded => {
-            return SqlError::nowhere(format!("nested deeper than {NESTING_MAX} levels"));
+            return SqlError::at(end, limits::too_deep());
         }
     };
+    if text == dialect::OUT_OF_STEPS {
+        let message =
+            "this cannot be parsed: the syntax error is in deeply nested parts; write it flatter";
+        return SqlError::at(end, message);
+    }
     let Some((message, place)) = text.rsplit_once(" at Line: ") else {
-        return SqlError::nowhere(text);
+        return SqlError::at(end, text);
     };
     let numbers = place
         .split_once(", Column: ")
@@ -119,6 +156,11 @@ fn from_parser(error: sqlparser::parser::ParserError) -> SqlError {
             line,
             column,
         },
-        None => SqlError::nowhere(text),
+        None => SqlError::at(end, text),
     }
 }
+
+#[cfg(test)]
+mod filters;
+#[cfg(test)]
+mod statements;

@@ -1,80 +1,52 @@
-//! The tables a statement names.
+//! Tables a statement names.
 
 use std::{collections::BTreeSet, ops::ControlFlow};
 
 use sqlparser::ast::{
-    ObjectName, ObjectNamePart, Query, Spanned, Statement, TableFactor, Visit, Visitor,
+    Ident, ObjectName, ObjectNamePart, Query, Spanned, Statement, TableFactor, Visit, Visitor,
 };
 
-use super::SqlError;
+use super::{SqlError, scopes::Scopes};
 use crate::TableName;
 
-/// Tables named in a statement, in first-seen order, without common table expressions and table functions.
+/// Tables a statement names, in first-seen order. Names of CTEs are left out where they are in scope.
 ///
 /// # Errors
-/// A name that is not `schema.name`, with its place.
+/// A name that is neither `schema.name` nor a CTE, with its position.
 pub fn tables(statement: &Statement) -> Result<Vec<TableName>, SqlError> {
-    let mut names = Names::default();
-    match statement.visit(&mut names) {
-        ControlFlow::Continue(()) => Ok(names.found),
+    let mut walk = Walk::default();
+    match statement.visit(&mut walk) {
+        ControlFlow::Continue(()) => Ok(walk.found),
         ControlFlow::Break(error) => Err(error),
     }
 }
 
-#[derive(Default)]
-struct Names {
+#[derive(Debug, Default)]
+struct Walk {
     found: Vec<TableName>,
     seen: BTreeSet<TableName>,
-    // Names of common table expressions, one set per query being visited.
-    scopes: Vec<BTreeSet<String>>,
+    scopes: Scopes,
 }
 
-impl Visitor for Names {
-    type Break = SqlError;
-
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
-        let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
-        self.scopes.push(
-            ctes.map(|cte| cte.alias.name.value.to_ascii_lowercase())
-                .collect(),
-        );
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<SqlError> {
-        self.scopes.pop();
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<SqlError> {
-        match factor {
-            TableFactor::Table {
-                name, args: None, ..
-            } => match self.take(name) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
-            },
-            _ => ControlFlow::Continue(()),
-        }
-    }
-}
-
-impl Names {
-    fn take(&mut self, name: &ObjectName) -> Result<(), SqlError> {
+impl Walk {
+    fn record(&mut self, name: &ObjectName) -> Result<(), SqlError> {
+        let parts: Vec<&Ident> = name.0.iter().filter_map(ObjectNamePart::as_ident).collect();
         let at = name.span().start;
-        let parts: Vec<&str> = name.0.iter().filter_map(ident).collect();
-        let table = match parts.as_slice() {
-            [one] => {
-                let lower = one.to_ascii_lowercase();
-                if self.scopes.iter().any(|scope| scope.contains(&lower)) {
-                    return Ok(());
-                }
+        let table = match parts[..] {
+            [one] if one.quote_style == Some('\'') => {
                 return Err(SqlError::at(
                     at,
-                    format!("table `{one}` needs its schema: `schema.{one}`"),
+                    format!("`{name}` is a file; only tables of the lake can be read"),
                 ));
             }
-            [schema, table] => TableName::new(schema, table)
+            [one] if self.scopes.find(one).is_some() => return Ok(()),
+            [one] => {
+                return Err(SqlError::at(
+                    at,
+                    format!("`{}` needs its schema: write `schema.{0}`", one.value),
+                ));
+            }
+            [schema, table] => TableName::new(&schema.value, &table.value)
                 .map_err(|error| SqlError::at(at, error.to_string()))?,
             _ => {
                 return Err(SqlError::at(
@@ -90,6 +62,28 @@ impl Names {
     }
 }
 
-fn ident(part: &ObjectNamePart) -> Option<&str> {
-    part.as_ident().map(|ident| ident.value.as_str())
+impl Visitor for Walk {
+    type Break = SqlError;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
+        self.scopes.enter(query);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
+        self.scopes.leave(query, ());
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<SqlError> {
+        match factor {
+            TableFactor::Table {
+                name, args: None, ..
+            } => match self.record(name) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            },
+            _ => ControlFlow::Continue(()),
+        }
+    }
 }

@@ -44,9 +44,12 @@ impl Visitor for Reads {
                 "FOR UPDATE and FOR SHARE are not available: reads never lock",
             ));
         }
-        if writes(&query.body) {
+        if is_refused(&query.body) {
             let at = query.span().start;
-            return ControlFlow::Break((at, "only SELECT is allowed here: nothing that writes"));
+            return ControlFlow::Break((
+                at,
+                "only SELECT is allowed here: nothing that writes, and no `TABLE name`",
+            ));
         }
         ControlFlow::Continue(())
     }
@@ -82,10 +85,12 @@ impl Visitor for Reads {
     }
 }
 
-fn writes(body: &SetExpr) -> bool {
+fn is_refused(body: &SetExpr) -> bool {
     match body {
         SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => true,
-        SetExpr::SetOperation { left, right, .. } => writes(left) || writes(right),
-        SetExpr::Select(_) | SetExpr::Query(_) | SetExpr::Values(_) | SetExpr::Table(_) => false,
+        // `TABLE name` reads, but names its table where `tables` does not look and the planner does not either.
+        SetExpr::Table(_) => true,
+        SetExpr::SetOperation { left, right, .. } => is_refused(left) || is_refused(right),
+        SetExpr::Select(_) | SetExpr::Query(_) | SetExpr::Values(_) => false,
     }
 }

@@ -2,30 +2,12 @@
 
 use super::File;
 use crate::{
-    Config, Materialized, OnSchemaChange, Severity, Strategy, duration::parse_duration, model::Cdc,
-    name::nearest, parse::list,
+    Config, Materialized, OnSchemaChange, Severity, Strategy,
+    duration::parse_duration,
+    model::Cdc,
+    name::nearest,
+    parse::{CONFIG_KEYS, list},
 };
-
-/// Keys there are.
-const KEYS: [&str; 17] = [
-    "materialized",
-    "schema",
-    "unique_key",
-    "incremental_strategy",
-    "incremental_filter",
-    "partition_by",
-    "on_schema_change",
-    "live",
-    "live_interval",
-    "cdc_op",
-    "cdc_seq",
-    "cdc_deletes",
-    "on_bad_row",
-    "tags",
-    "target_lag",
-    "description",
-    "owner",
-];
 
 /// Reads every key, with a finding for each that cannot be.
 pub(super) fn read(file: &mut File<'_>) -> Config {
@@ -74,8 +56,8 @@ pub(super) fn read(file: &mut File<'_>) -> Config {
 fn keys(file: &mut File<'_>) {
     let header = file.header;
     for (index, (key, _, line, column)) in header.config.iter().enumerate() {
-        if !KEYS.contains(&key.as_str()) {
-            let hint = nearest(key, KEYS)
+        if !CONFIG_KEYS.contains(&key.as_str()) {
+            let hint = nearest(key, CONFIG_KEYS.iter().copied())
                 .map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
             let message = format!("there is no config key `{key}`{hint}");
             file.push(
@@ -154,7 +136,9 @@ fn strategy_word(text: Option<String>, file: &mut File<'_>) -> Strategy {
             Strategy::Auto
         }
         Some(other) => {
-            let message = format!("`{other}` is none of merge, delete+insert, append");
+            let hint = nearest(other, ["merge", "delete+insert", "append"])
+                .map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
+            let message = format!("`{other}` is none of merge, delete+insert, append{hint}");
             file.error_at_key("unknown_strategy", "incremental_strategy", message);
             Strategy::Merge
         }

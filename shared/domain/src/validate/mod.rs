@@ -132,7 +132,11 @@ fn name(path: &str, file: &mut File<'_>) -> Option<TableName> {
     let mut parts = path.trim_end_matches(".sql").rsplit(['/', '\\']);
     let stem = parts.next().unwrap_or_default();
     let configured = file.header.config.iter().rfind(|(key, ..)| key == "schema");
-    let folder = parts.next().unwrap_or_default();
+    // A file right in `transform/` has no schema unless it says so.
+    let folder = parts
+        .next()
+        .filter(|_| parts.next().is_some())
+        .unwrap_or_default();
     let schema = configured.map_or(folder, |(_, value, ..)| value.as_str());
     match TableName::new(schema, stem) {
         Ok(name) => Some(name),
@@ -151,7 +155,14 @@ fn reads(name: &TableName, config: &crate::Config, file: &mut File<'_>) -> Optio
     match query {
         Ok(tables) => found.extend(tables),
         Err(error) => {
-            file.sql_error("sql_invalid", error);
+            file.sql_error(
+                if reads_changes(&file.header.sql) {
+                    CHANGES
+                } else {
+                    "sql_invalid"
+                },
+                error,
+            );
             return None;
         }
     }
@@ -161,7 +172,12 @@ fn reads(name: &TableName, config: &crate::Config, file: &mut File<'_>) -> Optio
         match tables {
             Ok(tables) => found.extend(tables),
             Err(error) => {
-                file.error_at_key("filter_invalid", "incremental_filter", error.message);
+                let code = if reads_changes(filter) {
+                    CHANGES
+                } else {
+                    "filter_invalid"
+                };
+                file.error_at_key(code, "incremental_filter", error.message);
                 return None;
             }
         }
@@ -182,6 +198,15 @@ fn reads(name: &TableName, config: &crate::Config, file: &mut File<'_>) -> Optio
     let mut seen = BTreeSet::from([name.clone()]);
     found.retain(|table| seen.insert(table.clone()));
     Some(found)
+}
+
+/// The code of a model that wants a change feed.
+const CHANGES: &str = "changes_not_available";
+
+/// Whether a text names a change feed.
+fn reads_changes(text: &str) -> bool {
+    let is_feed = |p: &Placeholder| matches!(p, Placeholder::Changes | Placeholder::ChangesOf(_));
+    sql::placeholders(text).is_ok_and(|found| found.iter().any(is_feed))
 }
 
 /// A text whose placeholders are all bound to something, so that it can be parsed.
@@ -213,3 +238,6 @@ pub(crate) fn known_inputs<'a>(
             || known.map_or(table.is_landing(), |known| known.contains(table))
     }
 }
+
+#[cfg(test)]
+mod codes;

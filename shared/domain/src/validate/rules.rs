@@ -60,18 +60,6 @@ pub(super) fn model(model: &Model, file: &mut File<'_>) {
         );
     }
     let placeholders = placeholders(model);
-    if placeholders
-        .iter()
-        .any(|p| matches!(p, Placeholder::Changes | Placeholder::ChangesOf(_)))
-    {
-        let message = "{changes} is not available yet: read by {watermark}".to_owned();
-        file.push(
-            Severity::Error,
-            "changes_not_available",
-            message,
-            (model.sql_line, 1),
-        );
-    }
     // A live table or ephemeral model is refused as such already.
     let has_watermark = config.live && config.materialized != Materialized::View;
     if placeholders.iter().any(is_watermark) && !has_watermark {
@@ -91,7 +79,13 @@ pub(crate) fn project(
     known: Option<&BTreeSet<TableName>>,
     findings: &mut Vec<Finding>,
 ) {
-    let exists = known_inputs(project, known);
+    let known_to_exist = known_inputs(project, known);
+    // Models that could not be read have findings of their own; their readers need no second one.
+    let left_out: BTreeSet<TableName> = findings
+        .iter()
+        .filter_map(|finding| finding.model.parse().ok())
+        .collect();
+    let exists = |table: &TableName| known_to_exist(table) || left_out.contains(table);
     for model in project
         .order
         .iter()

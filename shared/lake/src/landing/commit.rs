@@ -418,7 +418,10 @@ impl<'a> Tries<'a> {
             return Err(Error::new(Kind::Unavailable, "commit to", table)
                 .because(format!("{ATTEMPTS} attempts lost to other writers")));
         }
-        self.pause(self.lost).await;
+        // The first time the head is read again at once: a key seen before, or one other writer, needs no patience.
+        if self.lost > 1 {
+            self.pause(self.lost).await;
+        }
         Ok(())
     }
 

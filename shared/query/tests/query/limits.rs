@@ -152,10 +152,24 @@ async fn functions_cannot_make_more_than_memory_holds() {
     ] {
         let error = world.error(sql).await;
         assert_eq!(error.kind, Kind::Invalid, "{sql}: {}", error.chain());
-        assert!(error.chain().contains("limit is 268435456"), "{sql}: {}", error.chain());
+        assert!(
+            error.chain().contains("limit is 268435456"),
+            "{sql}: {}",
+            error.chain()
+        );
     }
-    assert_eq!(world.text("SELECT repeat('ab', 2) || lpad('7', 3, '0')").await, "abab007");
-    assert_eq!(world.text("SELECT range(3), generate_series(2, 6, 2)").await, "[0, 1, 2]|[2, 4, 6]");
+    assert_eq!(
+        world
+            .text("SELECT repeat('ab', 2) || lpad('7', 3, '0')")
+            .await,
+        "abab007"
+    );
+    assert_eq!(
+        world
+            .text("SELECT range(3), generate_series(2, 6, 2)")
+            .await,
+        "[0, 1, 2]|[2, 4, 6]"
+    );
     let days = "SELECT array_length(range(DATE '2026-01-01', DATE '2026-02-01', INTERVAL '1 day'))";
     assert_eq!(world.text(days).await, "31");
 }

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::{
-    array::StringArray,
-    datatypes::DataType,
-};
+use datafusion::arrow::{array::StringArray, datatypes::DataType};
 use ports::{
     Kind,
     query::{Parameter, Statement},
@@ -204,15 +201,26 @@ async fn describe_answers_with_the_columns_of_run() {
 #[tokio::test]
 async fn functions_of_other_engines_are_written_out() {
     let mut world = World::new();
-    world.model_of("silver.t", &[batch(vec![("id", ints(0..10))])]).await;
+    world
+        .model_of("silver.t", &[batch(vec![("id", ints(0..10))])])
+        .await;
     for (expr, expected) in [
         ("if(max(id) > 5, 'big', 'small')", "big"),
         ("iff(count(*) = 0, 1, 2)", "2"),
         ("max_by(id, -id)", "0"),
         ("arg_min(id, abs(id - 4))", "4"),
-        ("datediff('day', TIMESTAMP '2026-01-01 23:59:00', TIMESTAMP '2026-01-03 00:01:00')", "2"),
-        ("date_diff('month', DATE '2025-11-30', DATE '2026-02-01')", "3"),
-        ("datediff('hour', TIMESTAMP '2026-01-01 01:59:00', TIMESTAMP '2026-01-01 00:01:00')", "-1"),
+        (
+            "datediff('day', TIMESTAMP '2026-01-01 23:59:00', TIMESTAMP '2026-01-03 00:01:00')",
+            "2",
+        ),
+        (
+            "date_diff('month', DATE '2025-11-30', DATE '2026-02-01')",
+            "3",
+        ),
+        (
+            "datediff('hour', TIMESTAMP '2026-01-01 01:59:00', TIMESTAMP '2026-01-01 00:01:00')",
+            "-1",
+        ),
     ] {
         let sql = format!("SELECT {expr} AS v FROM silver.t");
         assert_eq!(world.text(&sql).await, expected, "{expr}");
