@@ -344,7 +344,7 @@ async fn large_body() -> Result<()> {
 async fn bad_sql() -> Result<()> {
     let site = Site::in_memory(&[], "")?;
     site.event("x", "{}").await?;
-    let answer = site.query("SELECT *\nFROM landing.x\nWHERE WHERE").await?;
+    let answer = site.query("SELECT *\nFROM landing.x\nWHERE )").await?;
     ensure!(
         answer.status == 400 && answer.text().contains("line 3"),
         "{} {}",

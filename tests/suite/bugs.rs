@@ -245,7 +245,7 @@ async fn column_case() -> Result<()> {
         .map_err(|e| rows::chain(&e))?;
     site.cycle().await?;
     let unquoted = site
-        .cells("SELECT userId, USERID, A, a FROM silver.x")
+        .cells("SELECT userId, USERID AS u, A, a AS x FROM silver.x")
         .await?;
     compare(
         "unquoted",

@@ -36,7 +36,7 @@ pub(super) fn show(context: &Context, world: &World, report: &Report) -> Result<
     if context.json {
         print_json(report)?;
     } else if report.models.is_empty() {
-        say("nothing to build: the project has no such models")?;
+        say("nothing to build: there is no model under transform/")?;
     } else {
         say(&tables::report(report, &world.project.order).to_string())?;
         for (remark, is_error) in &remarks {

@@ -32,6 +32,9 @@ pub use limits::{
 pub use names::tables;
 pub use placeholders::{Bindings, Placeholder, placeholders, substitute};
 
+/// What [`parse`] says of a text without any statement.
+pub(crate) const NO_STATEMENT: &str = "there is no statement";
+
 /// What is wrong with a statement, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct SqlError {
@@ -85,7 +88,7 @@ pub fn parse(sql: &str) -> Result<Statement, SqlError> {
         .find(|t| roles::is_solid(&t.token))
         .map(|t| t.span.end);
     let Some(end) = end else {
-        return Err(SqlError::nowhere("there is no statement"));
+        return Err(SqlError::nowhere(NO_STATEMENT));
     };
     let dialect = Budgeted::new(limits::steps(tokens.len()));
     let mut parser = Parser::new(&dialect)

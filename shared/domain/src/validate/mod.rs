@@ -105,8 +105,7 @@ pub(crate) fn model(path: &str, text: &str, findings: &mut Vec<Finding>) -> Opti
     }
     let config = config::read(&mut file);
     if header.sql.trim().trim_end_matches(';').is_empty() {
-        let message = "the model has no query: write one SELECT below the directives".to_owned();
-        file.push(Severity::Error, "empty_query", message, (1, 1));
+        no_query(&mut file);
         return None;
     }
     let reads = reads(&name, &config, &mut file)?;
@@ -125,6 +124,12 @@ pub(crate) fn model(path: &str, text: &str, findings: &mut Vec<Finding>) -> Opti
     };
     rules::model(&model, &mut file);
     Some(model)
+}
+
+/// The file holds directives or comments only: a finding about the whole file.
+fn no_query(file: &mut File<'_>) {
+    let message = "the model has no query: write one SELECT below the directives".to_owned();
+    file.push(Severity::Error, "empty_query", message, (0, 0));
 }
 
 /// `transform/<schema>/<name>.sql`; `schema=` wins over the folder.
@@ -155,6 +160,10 @@ fn reads(name: &TableName, config: &crate::Config, file: &mut File<'_>) -> Optio
     match query {
         Ok(tables) => found.extend(tables),
         Err(error) => {
+            if error.message == sql::NO_STATEMENT {
+                no_query(file);
+                return None;
+            }
             file.sql_error(
                 if reads_changes(&file.header.sql) {
                     CHANGES

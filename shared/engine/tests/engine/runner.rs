@@ -177,6 +177,8 @@ async fn the_feed_tells_what_happened_in_order() {
             Event::Refreshed { model, how, .. } => format!("{model} {}", how.word()),
             Event::Control { model, action, .. } => format!("{action} {model}"),
         })
+        // When the runner hears of a model's own commit is a matter of luck.
+        .filter(|said| !said.starts_with("bronze.ev at") && !said.starts_with("silver.ev at"))
         .collect();
     assert_eq!(
         told[..4],
