@@ -53,9 +53,11 @@ fn require_live(world: &World) -> Result<(), Failure> {
     if world.project.live().next().is_some() {
         return Ok(());
     }
-    Err(Failure::project(
-        "the project has no live incremental model; add `live=true` to the `@config` of one, or use `headwater run`",
-    ))
+    Err(Failure::project(if world.project.models.is_empty() {
+        "the project has no models: add `transform/<schema>/<name>.sql`"
+    } else {
+        "the project has no live incremental model; add `live=true` to the `@config` of one, or use `headwater run`"
+    }))
 }
 
 async fn table(world: &World, runner: &Runner) -> Result<(), Failure> {
