@@ -30,7 +30,7 @@ pub(crate) async fn read(mut body: Body, limit: usize) -> Answer<Bytes> {
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
         }
         // Most bodies are one frame, which needs no copy.
-        if first.is_empty() {
+        if first.is_empty() && rest.is_empty() {
             first = data;
         } else {
             if rest.is_empty() {
