@@ -56,3 +56,23 @@ async fn drain(mut body: Body) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_frame_of_a_body_is_kept() {
+        for count in 0..6_u8 {
+            let frames: Vec<Bytes> = (0..count).map(|n| Bytes::from(vec![n; 3])).collect();
+            let whole = frames.concat();
+            let stream = futures::stream::iter(frames.into_iter().map(Ok::<_, std::io::Error>));
+            let got = read(Body::from_stream(stream), 100).await;
+            assert_eq!(
+                got.ok().as_deref(),
+                Some(whole.as_slice()),
+                "{count} frames"
+            );
+        }
+    }
+}
