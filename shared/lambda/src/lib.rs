@@ -1,0 +1,1 @@
+//! The Lambda shell: cold start, partial batches, outcomes.
