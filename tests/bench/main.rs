@@ -1,7 +1,7 @@
 //! The benchmarks: one command, JSON on stdout, progress on stderr.
 //!
 //! ```console
-//! $ cargo run --release -p tests --bin bench -- [--quick] [--only freshness|ingest|merge|peer]
+//! $ cargo run --release --bin bench -- [--quick] [--only freshness|ingest|merge|peer]
 //! ```
 //!
 //! Everything runs on this machine: the real program as a child process, or its crates on files. The peer is measured
@@ -13,7 +13,7 @@ mod merge;
 mod peer;
 mod sample;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde_json::{Map, Value, json};
 
 /// What was asked for.
@@ -33,6 +33,7 @@ fn main() -> Result<()> {
         return merge::child(rest);
     }
     let options = parse(&arguments)?;
+    build_program()?;
     let mut results = Map::new();
     for name in NAMES {
         if options.only.as_ref().is_some_and(|only| only != name) {
@@ -56,6 +57,18 @@ fn main() -> Result<()> {
     println!("{}", serde_json::to_string_pretty(&all)?);
     if results_failed(&all["results"]) {
         bail!("a benchmark failed; see its `error`");
+    }
+    Ok(())
+}
+
+/// Builds the program to measure, when cargo started this: never an old one.
+fn build_program() -> Result<()> {
+    if let Some(cargo) = std::env::var_os("CARGO") {
+        let built = std::process::Command::new(cargo)
+            .args(["build", "--release", "--bin", "headwater"])
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+            .status()?;
+        ensure!(built.success(), "`headwater` does not build");
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ pub fn binary() -> Result<PathBuf> {
         .take(2)
         .map(|folder| folder.join("headwater"))
         .find(|path| path.is_file());
-    found.context("`headwater` is not built: cargo build --release -p headwater")
+    found.context("`headwater` is not built: cargo build --release --bin headwater")
 }
 
 /// The program, without the variables that only this suite knows.

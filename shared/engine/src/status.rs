@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use domain::{
     Duration, LiveSettings, TableName, Timestamp,
     items::{self, Head},
-    plan::{self, View},
+    plan,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use ports::{
@@ -122,12 +122,12 @@ pub async fn status(world: &World, runner: RunnerStatus) -> Result<Status> {
     let sources = sources(world).await?;
     let now = world.clock.now();
     let (targets, attempted) = (known.targets(), std::collections::BTreeSet::new());
-    let view = known.view(world, now, &targets, &attempted);
+    let words = plan::words(&known.view(world, now, &targets, &attempted));
     let order = world.project.order.iter();
     // Collected, as a stream that holds the closure cannot be proved `Send` by its callers.
     let lookups: Vec<_> = order
         .filter(|name| known.states.contains_key(*name))
-        .map(|model| one(world, &known, &view, model, now))
+        .map(|model| one(world, &known, words.get(model), model, now))
         .collect();
     let models: Vec<ModelStatus> = stream::iter(lookups)
         .buffered(LOOKUPS_MAX)
@@ -150,14 +150,14 @@ pub async fn status(world: &World, runner: RunnerStatus) -> Result<Status> {
 async fn one(
     world: &World,
     known: &Known,
-    view: &View<'_>,
+    word: Option<&(&'static str, Option<TableName>)>,
     model: &TableName,
     now: Timestamp,
 ) -> Result<ModelStatus> {
     let inputs = known.inputs(world, model);
     let origin = lag::origin(&*world.state, &inputs).await?;
     let lag = origin.map_or(Duration::ZERO, |origin| now.since(origin));
-    let (status, waiting_on) = plan::word(view, model);
+    let (status, waiting_on) = word.cloned().unwrap_or(("live", None));
     let state = known.states.get(model).cloned().unwrap_or_default();
     let head = known.heads.get(model);
     Ok(ModelStatus {

@@ -194,30 +194,34 @@ fn is_failing(view: &View<'_>, model: &TableName) -> bool {
         .is_some_and(|state| state.failures > 0)
 }
 
-/// The word the status shows, and the model that is waited for: `live`, `behind`, `waiting`, `failing`, `paused`.
+/// The word the status shows of every live incremental model, and the model that is waited for: `live`, `behind`,
+/// `waiting`, `failing`, `paused`.
 #[must_use]
-pub fn word(view: &View<'_>, model: &TableName) -> (&'static str, Option<TableName>) {
-    if view
-        .controls
-        .get(model)
-        .is_some_and(|control| control.paused)
-    {
-        return ("paused", None);
-    }
-    if is_failing(view, model) {
-        return ("failing", None);
-    }
+pub fn words(view: &View<'_>) -> BTreeMap<TableName, (&'static str, Option<TableName>)> {
     // Before all time no backoff is over: a failing ancestor keeps its readers waiting until it succeeds.
     let decisions = decide(&View {
         now: Timestamp(i64::MIN),
         attempted: &BTreeSet::new(),
         ..*view
     });
-    match decisions.get(model) {
-        Some(Decision::Hold(Hold::Waiting(on))) => ("waiting", Some(root_of_wait(&decisions, on))),
-        _ if is_behind(view, model) => ("behind", None),
-        _ => ("live", None),
-    }
+    let word = |model: &TableName, decision: &Decision| {
+        let control = view.controls.get(model);
+        if control.is_some_and(|control| control.paused) {
+            return ("paused", None);
+        }
+        if is_failing(view, model) {
+            return ("failing", None);
+        }
+        match decision {
+            Decision::Hold(Hold::Waiting(on)) => ("waiting", Some(root_of_wait(&decisions, on))),
+            _ if is_behind(view, model) => ("behind", None),
+            _ => ("live", None),
+        }
+    };
+    decisions
+        .iter()
+        .map(|(model, decision)| (model.clone(), word(model, decision)))
+        .collect()
 }
 
 /// Follows waits to the model that is paused or failing itself.

@@ -163,10 +163,11 @@ impl World {
 
     /// Status words: `live`, `waiting x`.
     fn check_words(&self, expect: &[(&str, &str)]) {
+        let all = super::words(&self.view());
         for (model, words) in expect {
-            let said = match word(&self.view(), &name(model)) {
+            let said = match &all[&name(model)] {
                 (word, Some(on)) => format!("{word} {on}"),
-                (word, None) => word.to_owned(),
+                (word, None) => (*word).to_owned(),
             };
             assert_eq!(said, *words, "{model}");
         }
