@@ -26,7 +26,13 @@ use axum::{
 };
 use engine::{World, runner::Runner};
 use settings::Settings;
-use tower_http::{catch_panic::CatchPanicLayer, decompression::RequestDecompressionLayer};
+use tower_http::{
+    catch_panic::CatchPanicLayer, decompression::RequestDecompressionLayer,
+    timeout::RequestBodyTimeoutLayer,
+};
+
+/// Longest pause between two pieces of a body: a client that sends nothing must not hold memory for ever.
+const BODY_PAUSE_MAX: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// What the handlers are given.
 #[derive(Clone, Debug)]
@@ -62,7 +68,8 @@ pub fn router(app: App) -> Router {
     };
     let ingest = Router::new()
         .route("/api/ingest/webhook/{source}", post(ingest::webhook))
-        .layer(RequestDecompressionLayer::new());
+        .layer(RequestDecompressionLayer::new())
+        .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE_MAX));
     let live = Router::new()
         .route("/api/live/status", get(live::status))
         .route("/api/live/events", get(events::events))
@@ -76,7 +83,10 @@ pub fn router(app: App) -> Router {
         .route("/api/models", get(models::list))
         .route("/api/models/{model}", get(models::one))
         .route("/api/dag", get(models::dag))
-        .route("/api/query", post(query::query))
+        .route(
+            "/api/query",
+            post(query::query).layer(RequestBodyTimeoutLayer::new(BODY_PAUSE_MAX)),
+        )
         .route("/healthz", get(live::health))
         .route("/metrics", get(metrics::metrics))
         .route("/", get(page::page));
