@@ -3,6 +3,7 @@
 mod alert;
 mod checks;
 mod commit;
+pub(crate) mod events;
 pub(crate) mod job;
 pub(crate) mod lag;
 mod make;
@@ -38,6 +39,8 @@ pub enum Refreshed {
         duration_ms: u64,
         /// Warn-severity assertions that failed.
         warnings: Vec<String>,
+        /// Change events without a sequence, kept in `quarantine.<model>` instead.
+        quarantined: u64,
     },
     /// Nothing to do.
     Idle,

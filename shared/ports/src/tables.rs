@@ -122,6 +122,47 @@ pub enum Apply {
     },
     /// The table's rows become the batch's.
     Overwrite,
+    /// The batch's rows are change events, and say what becomes of the row of their key.
+    Events(Events),
+}
+
+/// How change events are applied.
+///
+/// Of a batch's events of one key the one with the greatest sequence wins; of equals a delete, and among equal upserts
+/// the first. It is dropped unless its sequence is greater than that of the key's row and of its tombstone. An event
+/// without a sequence (NULL, or blank text) is never applied: it comes back in [`Staged::refused`].
+///
+/// Sequences are whole numbers, decimals, timestamps, or text that holds numbers (of any length) or RFC 3339 timestamps;
+/// any other, or both kinds of text in one column, are `Invalid`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Events {
+    /// Key columns.
+    pub key: Vec<String>,
+    /// Column of the operation: text that begins with `d` or `D`, white space aside, deletes, any other text and NULL
+    /// upsert.
+    pub op: String,
+    /// Column of the sequence.
+    pub sequence: String,
+    /// What a delete does.
+    pub deletes: Deletes,
+    /// All rows and tombstones go first.
+    pub rebuild: bool,
+}
+
+/// What a delete among change events does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deletes {
+    /// The row goes, and a tombstone is left: its key and the delete's sequence. A newer upsert removes it again.
+    Hard {
+        /// The table of tombstones.
+        tombstones: TableName,
+        /// The snapshot of it that the change is based on; none creates the table.
+        base: Option<Snapshot>,
+    },
+    /// The row stays as it is, but for the columns of the operation and the sequence, `_seq` and `_deleted`: these become
+    /// the delete's, `_deleted` true. Of a key without a row the event becomes one. The table has a column `_deleted`
+    /// that the query does not deliver, false in all other rows.
+    Soft,
 }
 
 /// A change to a model table.
@@ -161,8 +202,23 @@ pub struct Staged {
     pub sequence_max: Option<u64>,
     /// Columns of the table after it.
     pub schema: SchemaRef,
-    /// The catalog pointer, expecting the base: to be part of the refresh's one transaction.
+    /// The catalog pointer, and that of the tombstones, expecting their bases: to be part of the refresh's one transaction.
     pub writes: Vec<Write>,
+    /// The tombstones, when they change too.
+    pub tombstones: Option<Tombstones>,
+    /// Change events without a sequence, as they were delivered (**Q-1**).
+    pub refused: Vec<RecordBatch>,
+}
+
+/// Staged tombstones of a table: a table of their own, key columns and sequence, that moves in the same transaction.
+#[derive(Clone, Debug)]
+pub struct Tombstones {
+    /// The table.
+    pub table: TableName,
+    /// The snapshot it will have.
+    pub snapshot: Snapshot,
+    /// Rows in it.
+    pub rows: u64,
 }
 
 /// Tables of the lake.

@@ -220,8 +220,13 @@ impl Replay {
                 ensure!(got == *alerts, "alerts are {got:?}, not {alerts:?}");
                 Ok(())
             }
-            Step::ExpectTombstones { .. } => {
-                bail!("change events and their tombstones are not part of this program yet")
+            Step::ExpectTombstones {
+                model,
+                columns,
+                rows,
+            } => {
+                let tombstones = format!("{model}__tombstones");
+                self.expect_table(&tombstones, columns, columns, rows).await
             }
             other => bail!("{other:?} does not only look"),
         }

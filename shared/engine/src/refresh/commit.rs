@@ -12,7 +12,7 @@ use ports::{
 };
 
 use super::{
-    Refreshed, alert,
+    Refreshed, alert, events,
     job::{Job, Loaded, digest, is_live},
     make::Made,
 };
@@ -48,7 +48,11 @@ pub(crate) async fn commit(
         .origin
         .map_or(Duration::ZERO, |origin| now.since(origin));
     let state = succeeded(world, job, loaded, &made, now, times, lag);
-    let Made { staged, .. } = made;
+    let Made {
+        staged,
+        quarantined,
+        ..
+    } = made;
     let position = published(loaded, &staged);
     let mut writes = staged.writes;
     if staged.changed {
@@ -68,6 +72,9 @@ pub(crate) async fn commit(
             data: None,
         };
         writes.extend(advanced(job, loaded, &head, &advance));
+    }
+    if let Some(tombstones) = &staged.tombstones {
+        writes.extend(events::bury(world, loaded, tombstones)?);
     }
     writes.extend(consumed(job, loaded));
     let key = load::state(&job.model.name);
@@ -103,6 +110,7 @@ pub(crate) async fn commit(
         lag_ms: millis(lag),
         duration_ms: millis(now.since(times.began)),
         warnings: state.warnings,
+        quarantined,
     })
 }
 
@@ -252,7 +260,7 @@ fn failed(world: &World, before: &ModelState, now: Timestamp, message: &str) -> 
 }
 
 /// Announces a commit. What is lost here is found by the next poll.
-async fn announce(world: &World, announcement: Announcement) {
+pub(super) async fn announce(world: &World, announcement: Announcement) {
     if let Err(error) = world.queue.send(&[announcement]).await {
         tracing::warn!(
             error = error.chain(),

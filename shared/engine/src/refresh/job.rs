@@ -8,6 +8,7 @@ use domain::{
 };
 use ports::{Result, state::Key};
 
+use super::events;
 use crate::{
     World,
     load::{self, Items},
@@ -76,6 +77,9 @@ impl<'a> Job<'a> {
         let mut keys = vec![load::head(name), load::state(name), load::control(name)];
         keys.extend(self.tables.iter().chain(&self.inputs).map(load::head));
         keys.extend(self.inputs.iter().map(|input| load::consumed(name, input)));
+        // A name that is none fails the build, when the events are applied.
+        let tombstones = events::tombstones(self.model).ok().flatten();
+        keys.extend(tombstones.iter().map(load::head));
         keys
     }
 
@@ -228,9 +232,13 @@ pub(crate) fn digest(model: &Model) -> String {
         config.filter,
         config.on_schema_change
     );
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in model.sql.trim().bytes().chain([0]).chain(how.bytes()) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    format!("{hash:016x}")
+    let text = model.sql.trim().bytes().chain([0]).chain(how.bytes());
+    format!("{:016x}", hash(text))
+}
+
+/// FNV-1a over 64 bits.
+pub(crate) fn hash(text: impl Iterator<Item = u8>) -> u64 {
+    text.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }

@@ -15,6 +15,7 @@ use ports::{
 
 use super::{
     checks::Check,
+    events,
     job::{Job, Loaded, Reason, is_live},
 };
 use crate::{
@@ -29,6 +30,8 @@ pub(crate) struct Made {
     pub(crate) staged: Staged,
     /// Warnings; none when nothing was checked.
     pub(crate) warnings: Option<Vec<String>>,
+    /// Change events that could not be applied.
+    pub(crate) quarantined: u64,
 }
 
 /// Why nothing was made.
@@ -63,7 +66,14 @@ pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Resul
     let warnings = check(world, job, loaded, &staged)
         .await
         .map_err(stopped)??;
-    Ok(Made { staged, warnings })
+    let quarantined = events::quarantine(world, job, loaded, &staged)
+        .await
+        .map_err(stopped)?;
+    Ok(Made {
+        staged,
+        warnings,
+        quarantined,
+    })
 }
 
 /// The change whose rows are the query's.
@@ -82,7 +92,7 @@ async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Change> 
     Ok(Change {
         table: job.model.name.clone(),
         base: loaded.head.as_ref().and_then(|head| head.snapshot.clone()),
-        apply: apply(job, loaded),
+        apply: apply(world, job, loaded)?,
         on_schema_change: job.model.config.on_schema_change,
         rows,
         restamp_from: restamps.then(|| loaded.published().sequence + 1),
@@ -144,9 +154,6 @@ fn available(model: &Model) -> Result<()> {
     {
         return refuse("incremental_strategy=auto");
     }
-    if model.config.cdc.is_some() {
-        return refuse("taking in change events (cdc_op, cdc_seq)");
-    }
     let changes = |text: &str| {
         sql::placeholders(text).is_ok_and(|found| {
             found
@@ -160,9 +167,10 @@ fn available(model: &Model) -> Result<()> {
     Ok(())
 }
 
-/// Whether the model keeps one row per key.
+/// Whether the model keeps the last delivered row per key. Change events come with an order of their own.
 fn is_merge(model: &Model) -> bool {
     model.config.strategy == Strategy::Merge
+        && model.config.cdc.is_none()
         && model.config.materialized == Materialized::Incremental
         && !model.config.unique_key.is_empty()
 }
@@ -184,10 +192,13 @@ async fn newest(world: &World, text: String, key: &[String], catalog: &Catalog) 
 }
 
 /// How the rows meet the table's.
-fn apply(job: &Job<'_>, loaded: &Loaded) -> Apply {
+fn apply(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Apply> {
     let config = &job.model.config;
     let key = || config.unique_key.clone();
-    match (config.materialized, job.reason) {
+    if let Some(cdc) = &config.cdc {
+        return events::apply(world, job, loaded, cdc).map(Apply::Events);
+    }
+    Ok(match (config.materialized, job.reason) {
         (Materialized::Incremental, Reason::Full) if loaded.is_built() => Apply::Overwrite,
         (Materialized::Incremental, _) => match config.strategy {
             Strategy::Merge if config.unique_key.is_empty() => Apply::Append,
@@ -196,7 +207,7 @@ fn apply(job: &Job<'_>, loaded: &Loaded) -> Apply {
             Strategy::Append | Strategy::Auto => Apply::Append,
         },
         (Materialized::Table | Materialized::View | Materialized::Ephemeral, _) => Apply::Overwrite,
-    }
+    })
 }
 
 /// Pins all that the text reads, at the positions this build consumes (**C-1**).

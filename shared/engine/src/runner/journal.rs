@@ -91,6 +91,7 @@ mod tests {
             lag_ms,
             duration_ms: 1,
             warnings: Vec::new(),
+            quarantined: 0,
         };
         let mut journal = Journal::new(Timestamp(0));
         journal.note(&model, &built(2, 100));

@@ -255,6 +255,8 @@ impl Tables for Lake {
             sequence_max: (added > 0).then(|| u64::try_from(after).expect("not negative")),
             schema: columns(),
             writes: vec![Write::put(key, &after, Expect::as_read(pointer.as_ref()))],
+            tombstones: None,
+            refused: Vec::new(),
         })
     }
 }

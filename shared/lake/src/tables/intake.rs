@@ -16,7 +16,9 @@ use super::{
     keymap::KeyMap,
     keys::Keys,
     limits::Limits,
+    probe::Sought,
     prune::Ranges,
+    winners::Events,
     write::{NewFile, Target, Writer},
 };
 
@@ -31,6 +33,18 @@ pub(crate) struct Keyed {
     pub map: KeyMap,
     /// The same as ranges, when a table will be probed.
     pub ranges: Option<Ranges>,
+}
+
+impl Keyed {
+    /// The keys to search a table for; none when it is not to be searched, or there are none.
+    pub(crate) fn sought(self) -> Option<Sought> {
+        let mut ranges = self.ranges.filter(|_| self.map.len() > 0)?;
+        ranges.finish();
+        Some(Sought {
+            set: Arc::new(self.map.into_set()),
+            ranges: Arc::new(ranges),
+        })
+    }
 }
 
 /// Where rows go.
@@ -48,6 +62,7 @@ pub(crate) struct Intake {
     sequence: Option<usize>,
     restamp: Option<u64>,
     keyed: Option<Keyed>,
+    events: Option<Events>,
     limits: Limits,
     sink: Sink,
     target: Target,
@@ -61,21 +76,43 @@ pub(crate) struct Taken {
     /// Rows delivered.
     pub rows: u64,
     /// Rows that another row of the change took the place of.
-    pub superseded: u64,
+    pub superseded: RoaringTreemap,
     /// Highest `_seq`.
     pub sequence_max: Option<u64>,
     /// The keys.
     pub keyed: Option<Keyed>,
-    /// The rows that stay, or the task that writes them all with those to be deleted again.
+    /// What the rows say, when they are change events.
+    pub events: Option<Events>,
+    /// All the rows.
     pub rest: Rest,
 }
 
 /// The rows of a change once all are there.
 pub(crate) enum Rest {
-    /// Few: only those that stay.
+    /// Few.
     Held(Vec<RecordBatch>),
-    /// Many: being written, with the numbers of those to be deleted again.
-    Written(Writer, RoaringTreemap),
+    /// Many: being written.
+    Written(Writer),
+}
+
+impl Rest {
+    /// Writes what is not written yet, less the rows `without`; the writer, and the rows of it to be deleted again.
+    pub(crate) async fn write(
+        self,
+        without: RoaringTreemap,
+        target: Target,
+    ) -> Result<(Writer, RoaringTreemap)> {
+        match self {
+            Self::Written(writer) => Ok((writer, without)),
+            Self::Held(batches) => {
+                let writer = Writer::new(target);
+                for batch in staying(batches, &without)? {
+                    writer.write(batch).await;
+                }
+                Ok((writer, RoaringTreemap::new()))
+            }
+        }
+    }
 }
 
 impl Intake {
@@ -97,6 +134,7 @@ impl Intake {
             sequence,
             restamp,
             keyed,
+            events: None,
             limits,
             sink,
             target,
@@ -106,12 +144,18 @@ impl Intake {
         }
     }
 
+    /// The same for rows that are change events.
+    pub(crate) fn of_events(mut self, events: Events) -> Self {
+        self.events = Some(events);
+        self
+    }
+
     /// Takes in a batch.
-    pub(crate) async fn add(&mut self, batch: &RecordBatch) -> Result<()> {
-        if batch.num_rows() == 0 {
+    pub(crate) async fn add(&mut self, delivered: &RecordBatch) -> Result<()> {
+        if delivered.num_rows() == 0 {
             return Ok(());
         }
-        let batch = self.alignment.align(&self.table, batch)?;
+        let batch = self.alignment.align(&self.table, delivered)?;
         let batch = self.stamp(batch)?;
         let sequences = self.sequences(&batch);
         if let Some(max) = sequences
@@ -122,26 +166,25 @@ impl Intake {
         {
             self.sequence_max = self.sequence_max.max(Some(max));
         }
-        self.note_keys(&batch, sequences);
+        let batch = self.note(batch, delivered, sequences)?;
         self.rows += batch.num_rows() as u64;
         self.sink(batch).await
     }
 
     /// Ends the taking in.
-    pub(crate) fn finish(self) -> Result<Taken> {
-        let superseded = self.superseded.len();
+    pub(crate) fn finish(self) -> Taken {
         let rest = match self.sink {
-            Sink::Held(batches, _) => Rest::Held(staying(batches, &self.superseded)?),
-            Sink::Writing(writer) => Rest::Written(writer, self.superseded),
+            Sink::Held(batches, _) => Rest::Held(batches),
+            Sink::Writing(writer) => Rest::Written(writer),
         };
-        let (rows, sequence_max, keyed) = (self.rows, self.sequence_max, self.keyed);
-        Ok(Taken {
-            rows,
-            superseded,
-            sequence_max,
-            keyed,
+        Taken {
+            rows: self.rows,
+            superseded: self.superseded,
+            sequence_max: self.sequence_max,
+            keyed: self.keyed,
+            events: self.events,
             rest,
-        })
+        }
     }
 
     fn stamp(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
@@ -180,8 +223,16 @@ impl Intake {
         }
     }
 
-    fn note_keys(&mut self, batch: &RecordBatch, sequences: Option<Vec<i64>>) {
-        let Some(keyed) = &mut self.keyed else { return };
+    /// Notes the keys of a batch, and what the events in it say.
+    fn note(
+        &mut self,
+        batch: RecordBatch,
+        delivered: &RecordBatch,
+        sequences: Option<Vec<i64>>,
+    ) -> Result<RecordBatch> {
+        let Some(keyed) = &mut self.keyed else {
+            return Ok(batch);
+        };
         let columns: Vec<ArrayRef> = keyed
             .columns
             .iter()
@@ -191,14 +242,28 @@ impl Intake {
             ranges.add(&columns);
         }
         let keys = Keys::new(&columns, batch.num_rows());
+        let superseded = &mut self.superseded;
+        if let Some(events) = &mut self.events {
+            let deletes = events.deletes(delivered)?;
+            let batch = events.flag(batch, &deletes)?;
+            events.add(
+                &batch,
+                delivered,
+                &deletes,
+                sequences.as_deref(),
+                (&keys, &mut keyed.map),
+                (self.rows, superseded),
+            )?;
+            return Ok(batch);
+        }
         if keyed.unique {
-            let superseded = &mut self.superseded;
             keyed.map.merge(&keys, self.rows, sequences, |row| {
                 superseded.insert(row);
             });
         } else {
             keyed.map.add(&keys);
         }
+        Ok(batch)
     }
 
     async fn sink(&mut self, batch: RecordBatch) -> Result<()> {

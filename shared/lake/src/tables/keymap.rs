@@ -88,6 +88,32 @@ impl KeyMap {
         self.scratch = hashes;
     }
 
+    /// Takes in the keys of those rows of a batch that take part, one row per key: of two, `stays` says whether the new
+    /// one does.
+    pub(crate) fn choose(
+        &mut self,
+        keys: &Keys,
+        first: u64,
+        takes_part: impl Fn(u64) -> bool,
+        mut stays: impl FnMut(u64, u64) -> bool,
+    ) {
+        let mut hashes = std::mem::take(&mut self.scratch);
+        keys.hashes(&mut hashes);
+        for (at, hash) in hashes.iter().enumerate() {
+            let row = first + at as u64;
+            if !takes_part(row) {
+                continue;
+            }
+            let digest = keys.digest(at);
+            if let Some(other) = self.insert(digest, *hash, row)
+                && !stays(row, other)
+            {
+                self.keep(&digest, other);
+            }
+        }
+        self.scratch = hashes;
+    }
+
     /// Keeps `row` for a key; the row kept so far, if any.
     fn insert(&mut self, digest: Digest, hash: u64, row: u64) -> Option<u64> {
         let place = bucket(&digest);
@@ -148,21 +174,28 @@ pub(crate) struct KeySet {
 }
 
 impl KeySet {
-    /// Passes to `hit` the number of every row of a batch whose key is in the set.
-    pub(crate) fn probe(&self, keys: &Keys, hashes: &mut Vec<u64>, mut hit: impl FnMut(usize)) {
+    /// Passes to `hit` the number of every row of a batch whose key is in the set, and the row kept for that key.
+    pub(crate) fn probe(
+        &self,
+        keys: &Keys,
+        hashes: &mut Vec<u64>,
+        mut hit: impl FnMut(usize, u64),
+    ) {
         keys.hashes(hashes);
         for (row, hash) in hashes.iter().enumerate() {
-            if self.filter.may_hold(*hash) && self.holds(&keys.digest(row)) {
-                hit(row);
+            if self.filter.may_hold(*hash)
+                && let Some(kept) = self.kept(&keys.digest(row))
+            {
+                hit(row, kept);
             }
         }
     }
 
-    fn holds(&self, digest: &Digest) -> bool {
+    fn kept(&self, digest: &Digest) -> Option<u64> {
         let place = bucket(digest);
         self.shards[shard(place)]
             .find(place, |kept| kept.digest == *digest)
-            .is_some()
+            .map(|kept| kept.row)
     }
 }
 
@@ -230,7 +263,7 @@ mod tests {
         set.probe(
             &keys(&(0..15_000).collect::<Vec<_>>()),
             &mut Vec::new(),
-            |row| {
+            |row, _| {
                 assert_eq!(row % 3, 0);
                 found += 1;
             },

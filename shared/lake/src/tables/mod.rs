@@ -16,6 +16,8 @@ mod commit;
 mod compact;
 mod deletes;
 mod draft;
+mod events;
+mod flags;
 mod intake;
 mod keymap;
 mod keys;
@@ -26,13 +28,18 @@ mod names;
 mod pointer;
 mod probe;
 mod prune;
+mod rank;
 mod read;
 mod rewrite;
+mod shape;
 mod stage;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tombstones;
 mod types;
+mod verdict;
+mod winners;
 mod write;
 
 use std::{fmt, sync::Arc};

@@ -16,6 +16,7 @@ use super::{
     keymap::KeySet,
     keys::Keys,
     prune::{Known, Ranges},
+    rank::{Order, Rank},
     read::{Footers, Readable, failed},
     table::{Data, Table},
 };
@@ -27,24 +28,56 @@ const UNIT_GROUPS: usize = 4;
 /// Tasks at a time: enough to hide an object store's latency, few enough to bound memory.
 const PARALLEL: usize = 4;
 
-/// What to look for.
+/// Keys to look for.
+#[derive(Clone, Debug)]
+pub(crate) struct Sought {
+    /// The keys.
+    pub set: Arc<KeySet>,
+    /// The same as ranges.
+    pub ranges: Arc<Ranges>,
+}
+
+/// What to look for in one table.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     /// The keys.
-    pub set: KeySet,
-    /// The same as ranges.
-    pub ranges: Ranges,
+    pub sought: Sought,
     /// Key columns: the name the table's files have it under, none where old rows are NULL; and its type.
-    pub columns: Vec<(Option<String>, DataType)>,
+    pub columns: Vec<Column>,
+    /// The column that orders rows of one key; none when every match goes.
+    pub order: Option<(Order, Column)>,
 }
 
-/// Row numbers, by position of the file in the table, of rows that have one of the keys and are not deleted yet.
+/// The name the table's files have a column under, none where old rows are NULL; and its type.
+pub(crate) type Column = (Option<String>, DataType);
+
+/// What was found in one file, of rows that have one of the keys and are not deleted yet.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Their numbers.
+    pub rows: RoaringTreemap,
+    /// The same with what orders them; empty when nothing does.
+    pub hits: Vec<Hit>,
+}
+
+/// A row of a table that has one of the keys.
+#[derive(Debug)]
+pub(crate) struct Hit {
+    /// Its number in the file.
+    pub row: u64,
+    /// The row of the change that has the same key.
+    pub event: u64,
+    /// Its sequence.
+    pub rank: Option<Rank>,
+}
+
+/// What is found, by position of the file in the table.
 pub(crate) async fn probe(
     objects: &Objects,
     footers: &Footers,
     table: &Table,
     wanted: &Arc<Wanted>,
-) -> Result<BTreeMap<usize, RoaringTreemap>> {
+) -> Result<BTreeMap<usize, Found>> {
     let open = stream::iter(wanted.candidates(table)).map(|(at, part)| async move {
         Ok::<_, Error>((at, Readable::open(objects, footers, part).await?))
     });
@@ -66,17 +99,20 @@ pub(crate) async fn probe(
             Ok::<_, Error>((at, task.await.map_err(failed)??))
         }
     });
-    let mut found = BTreeMap::<usize, RoaringTreemap>::new();
+    let mut found = BTreeMap::<usize, Found>::new();
     let mut tasks = tasks.buffer_unordered(PARALLEL);
-    while let Some((at, rows)) = tasks.try_next().await? {
-        *found.entry(at).or_default() |= rows;
+    while let Some((at, more)) = tasks.try_next().await? {
+        let of_file = found.entry(at).or_default();
+        of_file.rows |= more.rows;
+        of_file.hits.extend(more.hits);
     }
-    for (at, rows) in &mut found {
+    for (at, of_file) in &mut found {
         if let Some(deleted) = &table.files[*at].part.deleted {
-            *rows -= deleted.as_ref();
+            of_file.rows -= deleted.as_ref();
+            of_file.hits.retain(|hit| !deleted.contains(hit.row));
         }
     }
-    found.retain(|_, rows| !rows.is_empty());
+    found.retain(|_, of_file| !of_file.rows.is_empty());
     Ok(found)
 }
 
@@ -103,7 +139,7 @@ impl Wanted {
                     max: b.max.as_ref(),
                     nulls: b.nulls,
                 };
-                self.ranges.may_hold(at, known)
+                self.sought.ranges.may_hold(at, known)
             })
         })
     }
@@ -131,7 +167,7 @@ impl Wanted {
                 let (min, max) = (one(&mins), one(&maxes));
                 let nulls =
                     arrow::array::Array::is_valid(&nulls, group).then(|| nulls.value(group));
-                *keep &= self.ranges.may_hold(
+                *keep &= self.sought.ranges.may_hold(
                     at,
                     Known {
                         min: min.as_ref(),
@@ -144,20 +180,21 @@ impl Wanted {
         (0..groups.len()).filter(|group| keep[*group]).collect()
     }
 
-    /// Rows of some row groups, by number in the file, that have one of the keys.
-    async fn find(&self, file: &Readable, groups: Vec<usize>) -> Result<RoaringTreemap> {
+    /// Rows of some row groups that have one of the keys.
+    async fn find(&self, file: &Readable, groups: Vec<usize>) -> Result<Found> {
         let footer = file.footer();
-        let places: Vec<Option<usize>> = self
-            .columns
+        let order = self.order.as_ref().map(|(_, column)| column);
+        let columns: Vec<&Column> = self.columns.iter().chain(order).collect();
+        let places: Vec<Option<usize>> = columns
             .iter()
             .map(|(name, _)| columns::position(footer.schema(), name.as_ref()?))
             .collect();
         let mut roots: Vec<usize> = places.iter().copied().flatten().collect();
         roots.sort_unstable();
         roots.dedup();
-        let starts: Vec<u64> = starts(footer.metadata().row_groups());
+        let starts = file.starts();
         let part = file.part();
-        let mut found = RoaringTreemap::new();
+        let mut found = Found::default();
         let mut hashes = Vec::new();
         let mut stream = file.stream(&roots, groups.clone(), BATCH_ROWS)?;
         for group in groups {
@@ -168,31 +205,35 @@ impl Wanted {
             for batch in batches {
                 let batch = batch.map_err(|e| failed(part, e.into()))?;
                 let rows = batch.num_rows();
-                let column =
-                    |(place, (_, kind)): (&Option<usize>, &(Option<String>, DataType))| match place
-                    {
-                        Some(place) => batch
-                            .column(roots.partition_point(|root| root < place))
-                            .clone(),
-                        None => new_null_array(kind, rows),
-                    };
-                let key: Vec<ArrayRef> = places.iter().zip(&self.columns).map(column).collect();
-                self.set.probe(&Keys::new(&key, rows), &mut hashes, |row| {
-                    found.insert(first + row as u64);
-                });
+                let column = |(place, (_, kind)): (&Option<usize>, &&Column)| match place {
+                    Some(place) => batch
+                        .column(roots.partition_point(|root| root < place))
+                        .clone(),
+                    None => new_null_array(kind, rows),
+                };
+                let read: Vec<ArrayRef> = places.iter().zip(&columns).map(column).collect();
+                let (key, sequence) = read.split_at(self.columns.len());
+                let mut matches = Vec::new();
+                self.sought
+                    .set
+                    .probe(&Keys::new(key, rows), &mut hashes, |row, event| {
+                        found.rows.insert(first + row as u64);
+                        if self.order.is_some() {
+                            matches.push((row, event));
+                        }
+                    });
+                for ((order, _), sequence) in self.order.iter().zip(sequence) {
+                    for (row, event) in &matches {
+                        found.hits.push(Hit {
+                            row: first + *row as u64,
+                            event: *event,
+                            rank: order.read(sequence, *row)?,
+                        });
+                    }
+                }
                 first += rows as u64;
             }
         }
         Ok(found)
     }
-}
-
-/// Number of the first row of each row group.
-fn starts(groups: &[parquet::file::metadata::RowGroupMetaData]) -> Vec<u64> {
-    let starts = groups.iter().scan(0, |next, group| {
-        let first = *next;
-        *next += u64::try_from(group.num_rows()).unwrap_or(0);
-        Some(first)
-    });
-    starts.collect()
 }

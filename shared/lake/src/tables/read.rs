@@ -70,6 +70,17 @@ impl Readable {
         &self.footer
     }
 
+    /// Number of the first row of each row group.
+    pub(crate) fn starts(&self) -> Vec<u64> {
+        let groups = self.footer.metadata().row_groups().iter();
+        let starts = groups.scan(0, |next, group| {
+            let first = *next;
+            *next += u64::try_from(group.num_rows()).unwrap_or(0);
+            Some(first)
+        });
+        starts.collect()
+    }
+
     /// Reads columns (top-level, by position in the file) of row groups.
     pub(crate) fn stream(
         &self,

@@ -5,12 +5,12 @@ use std::{
     sync::Arc,
 };
 
-use domain::{OnSchemaChange, SEQUENCE, TableName};
+use domain::{OnSchemaChange, SEQUENCE, TableName, items::Snapshot};
 use futures::TryStreamExt;
 use iceberg::spec::Operation;
 use ports::{
     Error, Kind, Result,
-    tables::{Apply, Change, Staged},
+    tables::{Apply, Change, Rows, Staged},
 };
 use roaring::RoaringTreemap;
 
@@ -20,32 +20,66 @@ use super::{
     commit::{Edit, Place, commit},
     compact::to_fold,
     draft::Draft,
-    intake::{Intake, Keyed, Rest, Taken, by_file},
+    events,
+    intake::{Intake, Keyed, Taken, by_file},
     keymap::KeyMap,
-    keys::is_key,
     names::Names,
     pointer::Pointer,
-    probe::{Wanted, probe},
+    probe::{Column, Sought, Wanted, probe},
     prune::Ranges,
+    rank::Order,
     rewrite,
+    shape::{key_columns, revives},
     table::Table,
+    verdict::{Finds, Positions},
+    winners::Events,
     write::{NewFile, Target, Writer},
 };
 
+/// A table as a change finds it: its catalog pointer, and its rows.
+pub(super) type Opened = (Pointer, Option<Arc<Table>>);
+
+/// How a table is changed.
+pub(super) struct Plan<'a> {
+    /// Key columns; none when keys do not matter.
+    pub key: &'a [String],
+    /// The rows replace all others.
+    pub whole: bool,
+    /// What to do about other columns.
+    pub policy: OnSchemaChange,
+}
+
 /// A change on its way, once its columns are known.
-struct Stage<'a> {
-    lake: &'a Lake,
-    table: &'a TableName,
-    apply: &'a Apply,
-    base: Option<Arc<Table>>,
+pub(super) struct Stage<'a> {
+    pub lake: &'a Lake,
+    pub table: &'a TableName,
+    pub base: Option<Arc<Table>>,
+    pub draft: Draft,
+    /// Positions of the key columns.
+    pub key: Vec<usize>,
+    pointer: Pointer,
     names: Arc<Names>,
-    draft: Draft,
+    whole: bool,
     /// Whether the columns are not the base's.
     evolved: bool,
     /// Whether an added column has the name of one that files of old may still hold.
     revived: bool,
-    /// Positions of the key columns.
-    key: Vec<usize>,
+}
+
+/// What a change does to its table.
+pub(super) struct Sealing {
+    /// Writes the rows that are added.
+    pub writer: Writer,
+    /// Rows of the writer to be deleted again, numbered across its files.
+    pub unstored: RoaringTreemap,
+    /// Rows of the base that go; all do when the change is whole.
+    pub deleted: Positions,
+    /// Rows added.
+    pub added: u64,
+    /// Highest `_seq` among them.
+    pub sequence_max: Option<u64>,
+    /// For the summary.
+    pub properties: BTreeMap<String, String>,
 }
 
 /// What a change does to the files of its base.
@@ -54,7 +88,7 @@ struct Effect {
     /// Rows that go.
     rows: u64,
     /// The same by file.
-    deleted: BTreeMap<usize, RoaringTreemap>,
+    deleted: Positions,
     /// Files that go.
     removed: BTreeSet<usize>,
     /// Files among them whose live rows are written anew.
@@ -63,57 +97,81 @@ struct Effect {
 
 /// Stages a change.
 pub(super) async fn stage(lake: &Lake, change: Change) -> Result<Staged> {
-    let Change {
-        table,
-        base,
-        apply,
-        on_schema_change,
-        rows,
-        restamp_from,
-        properties,
-    } = change;
-    let (pointer, base) =
-        futures::try_join!(Pointer::read(&lake.state, &lake.root, &table), async {
-            match &base {
-                Some(snapshot) => lake.table(&table, snapshot).await.map(Some),
-                None => Ok(None),
-            }
-        })?;
-    pointer.expect(&table, base.as_ref().map(|base| &base.snapshot))?;
-    let incoming = columns::incoming(&table, &rows.schema)?;
-    let stage = Stage::new(lake, &table, &apply, base, on_schema_change, &incoming)?;
-
-    let alignment = Alignment::new(&rows.schema, &stage.draft.columns);
-    let sequence = columns::position(&rows.schema, SEQUENCE)
-        .and_then(|_| stage.draft.columns.position(SEQUENCE));
-    let (keyed, target) = (stage.keyed(), stage.target());
-    let mut intake = Intake::new(
-        table.clone(),
-        alignment,
-        sequence,
-        restamp_from,
-        keyed,
-        lake.limits,
-        target,
-    );
-    let mut stream = rows.stream;
-    while let Some(batch) = stream.try_next().await? {
-        intake.add(&batch).await?;
-    }
-    let taken = intake.finish()?;
-    if let Some(unchanged) = stage.unchanged(&taken) {
+    let (key, unique) = match &change.apply {
+        Apply::Events(apply) => {
+            let apply = apply.clone();
+            return events::stage(lake, &apply, change).await;
+        }
+        Apply::Append | Apply::Overwrite => (&[][..], false),
+        Apply::Merge { key } => (key.as_slice(), true),
+        Apply::DeleteInsert { key } if key.is_empty() => {
+            return Err(Error::new(Kind::Invalid, "find the key of", &change.table)
+                .because("delete+insert needs a unique_key"));
+        }
+        Apply::DeleteInsert { key } => (key.as_slice(), false),
+    };
+    let opened = open(lake, &change.table, change.base.as_ref()).await?;
+    let plan = Plan {
+        key,
+        whole: matches!(change.apply, Apply::Overwrite),
+        policy: change.on_schema_change,
+    };
+    let incoming = columns::incoming(&change.table, &change.rows.schema)?;
+    let stage = Stage::new(lake, &change.table, opened, &plan, &incoming)?;
+    let probed = stage.rows() > 0;
+    // Rows of one key may all stay: then keys matter only where there are rows to be replaced.
+    let keyed = !stage.key.is_empty() && (unique || probed);
+    let keyed = keyed.then(|| stage.keyed(unique, probed));
+    let taken = stage
+        .take_in(change.rows, change.restamp_from, keyed, None)
+        .await?;
+    if let Some(unchanged) = stage.unchanged().filter(|_| taken.rows == 0) {
         return Ok(unchanged);
     }
-    stage.write(taken, &pointer, properties).await
+    let added = taken.rows - taken.superseded.len();
+    let deleted = match taken.keyed.and_then(Keyed::sought) {
+        Some(sought) => stage.probe(&sought, None).await?,
+        None => Finds::new(),
+    };
+    let (writer, unstored) = taken.rest.write(taken.superseded, stage.target()).await?;
+    let sealing = Sealing {
+        writer,
+        unstored,
+        deleted: deleted
+            .into_iter()
+            .map(|(at, found)| (at, found.rows))
+            .collect(),
+        added,
+        sequence_max: taken.sequence_max,
+        properties: change.properties,
+    };
+    stage.seal(sealing).await
+}
+
+/// Opens a table for a change; `Conflict` unless it is at the snapshot the change is based on.
+pub(super) async fn open(
+    lake: &Lake,
+    table: &TableName,
+    snapshot: Option<&Snapshot>,
+) -> Result<Opened> {
+    let base = async {
+        match snapshot {
+            Some(snapshot) => lake.table(table, snapshot).await.map(Some),
+            None => Ok(None),
+        }
+    };
+    let pointer = Pointer::read(&lake.state, &lake.root, table);
+    let (pointer, base) = futures::try_join!(pointer, base)?;
+    pointer.expect(table, snapshot)?;
+    Ok((pointer, base))
 }
 
 impl<'a> Stage<'a> {
-    fn new(
+    pub(super) fn new(
         lake: &'a Lake,
         table: &'a TableName,
-        apply: &'a Apply,
-        base: Option<Arc<Table>>,
-        policy: OnSchemaChange,
+        (pointer, base): Opened,
+        plan: &Plan<'_>,
         incoming: &[Incoming],
     ) -> Result<Self> {
         let names = Arc::new(Names::new(table, lake.chance.clone(), lake.clock.clone()));
@@ -122,11 +180,9 @@ impl<'a> Stage<'a> {
             None => Draft::create(table, &lake.root, &names, columns::create(incoming))?,
             Some(base) => {
                 // Rows that replace all others bring their own columns.
-                let whole = matches!(apply, Apply::Overwrite);
-                let policy = if whole {
-                    OnSchemaChange::SyncAllColumns
-                } else {
-                    policy
+                let policy = match plan.whole {
+                    true => OnSchemaChange::SyncAllColumns,
+                    false => plan.policy,
                 };
                 let last = base.metadata.last_column_id();
                 let next = columns::evolve(table, &base.columns, incoming, policy, last)?;
@@ -135,21 +191,22 @@ impl<'a> Stage<'a> {
                 Draft::change(table, &lake.root, base, next.changed.then_some(next.fields))?
             }
         };
-        let key = key_columns(table, apply, &draft.columns, incoming)?;
+        let key = key_columns(table, plan.key, &draft.columns, incoming)?;
         Ok(Self {
             lake,
             table,
-            apply,
             base,
-            names,
             draft,
+            key,
+            pointer,
+            names,
+            whole: plan.whole,
             evolved,
             revived,
-            key,
         })
     }
 
-    fn target(&self) -> Target {
+    pub(super) fn target(&self) -> Target {
         Target {
             objects: self.lake.objects.clone(),
             names: self.names.clone(),
@@ -159,24 +216,85 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The empty map of the change's keys; none when keys do not matter.
-    fn keyed(&self) -> Option<Keyed> {
-        let probed = self.base.as_ref().is_some_and(|base| base.rows() > 0);
-        let unique = matches!(self.apply, Apply::Merge { .. });
-        // Rows of one key may all stay: then keys matter only where there are rows to be replaced.
-        (!self.key.is_empty() && (unique || probed)).then(|| Keyed {
+    /// Rows of the base that may stay.
+    pub(super) fn rows(&self) -> u64 {
+        let base = self.base.as_ref().filter(|_| !self.whole);
+        base.map_or(0, |base| base.rows())
+    }
+
+    /// The empty map of the change's keys; `unique` when one row of each stays, `probed` when a table is searched for
+    /// them.
+    pub(super) fn keyed(&self, unique: bool, probed: bool) -> Keyed {
+        Keyed {
             columns: self.key.clone(),
             unique,
             map: KeyMap::new(probed),
             ranges: probed.then(|| Ranges::new(self.key.len())),
-        })
+        }
     }
 
-    /// The answer when the table stays as it is.
-    fn unchanged(&self, taken: &Taken) -> Option<Staged> {
+    /// Takes in all rows.
+    pub(super) async fn take_in(
+        &self,
+        rows: Rows,
+        restamp: Option<u64>,
+        keyed: Option<Keyed>,
+        events: Option<Events>,
+    ) -> Result<Taken> {
+        let columns = &self.draft.columns;
+        let alignment = Alignment::new(&rows.schema, columns);
+        let sequence =
+            columns::position(&rows.schema, SEQUENCE).and_then(|_| columns.position(SEQUENCE));
+        let (table, limits) = (self.table.clone(), self.lake.limits);
+        let mut intake = Intake::new(
+            table,
+            alignment,
+            sequence,
+            restamp,
+            keyed,
+            limits,
+            self.target(),
+        );
+        if let Some(events) = events {
+            intake = intake.of_events(events);
+        }
+        let mut stream = rows.stream;
+        while let Some(batch) = stream.try_next().await? {
+            intake.add(&batch).await?;
+        }
+        Ok(intake.finish())
+    }
+
+    /// Rows of the base that have one of the keys, in the order given when there is one.
+    pub(super) async fn probe(
+        &self,
+        sought: &Sought,
+        order: Option<(Order, usize)>,
+    ) -> Result<Finds> {
+        let Some(base) = self.base.as_ref().filter(|_| self.rows() > 0) else {
+            return Ok(Finds::new());
+        };
+        let column = |at: usize| -> Column {
+            let field = &self.draft.columns.iceberg.as_struct().fields()[at];
+            let kind = self.draft.columns.read.field(at).data_type().clone();
+            // By id: rows of old read NULL in a column that has come since.
+            let old = base.columns.iceberg.field_by_id(field.id);
+            (old.map(|old| old.name.clone()), kind)
+        };
+        let wanted = Wanted {
+            sought: sought.clone(),
+            columns: self.key.iter().map(|at| column(*at)).collect(),
+            order: order.map(|(order, at)| (order, column(at))),
+        };
+        let (objects, footers) = (&self.lake.objects, &self.lake.footers);
+        probe(objects, footers, base, &Arc::new(wanted)).await
+    }
+
+    /// The answer when no row comes or goes; none when the table changes even so.
+    pub(super) fn unchanged(&self) -> Option<Staged> {
         let base = self.base.as_ref()?;
-        let empties = matches!(self.apply, Apply::Overwrite) && base.rows() > 0;
-        (taken.rows == 0 && !self.evolved && !empties).then(|| Staged {
+        let empties = self.whole && base.rows() > 0;
+        (!self.evolved && !empties).then(|| Staged {
             snapshot: base.snapshot.clone(),
             changed: false,
             added: 0,
@@ -185,81 +303,66 @@ impl<'a> Stage<'a> {
             sequence_max: None,
             schema: base.columns.read.clone(),
             writes: Vec::new(),
+            tombstones: None,
+            refused: Vec::new(),
         })
     }
 
     /// Writes the files and the snapshot.
-    async fn write(
-        self,
-        mut taken: Taken,
-        pointer: &Pointer,
-        properties: BTreeMap<String, String>,
-    ) -> Result<Staged> {
-        let keyed = taken.keyed.take();
-        let added = taken.rows - taken.superseded;
-        let (writer, superseded) = match taken.rest {
-            Rest::Written(writer, superseded) => (writer, superseded),
-            Rest::Held(batches) => {
-                let writer = Writer::new(self.target());
-                for batch in batches {
-                    writer.write(batch).await;
-                }
-                (writer, RoaringTreemap::new())
-            }
-        };
-        let effect = self.effect(keyed).await?;
-        let files = self.fold(&effect, writer).await?;
+    pub(super) async fn seal(self, sealing: Sealing) -> Result<Staged> {
+        let added = sealing.added;
+        let effect = self.effect(sealing.deleted);
+        let files = self.fold(&effect, sealing.writer).await?;
         self.remember(&files);
-        let operation = self.operation(added, &effect);
-        let deletes = by_file(&files, &superseded);
+        let operation = operation(added, &effect);
+        let deletes = by_file(&files, &sealing.unstored);
         let edit = Edit {
             added: files.into_iter().zip(deletes).collect(),
             removed: effect.removed,
             deleted: effect.deleted,
             operation,
-            properties,
+            properties: sealing.properties,
             draft: self.draft,
             base: self.base,
         };
+        let (lake, pointer) = (self.lake, self.pointer);
         let place = Place {
-            objects: &self.lake.objects,
-            root: &self.lake.root,
+            objects: &lake.objects,
+            root: &lake.root,
             names: &self.names,
             table: self.table,
-            now: self.lake.clock.now(),
-            limits: &self.lake.limits,
+            now: lake.clock.now(),
+            limits: &lake.limits,
         };
         let table = Arc::new(commit(&place, edit).await?);
-        self.lake.tables.put(table.snapshot.clone(), table.clone());
+        lake.tables.put(table.snapshot.clone(), table.clone());
         Ok(Staged {
             snapshot: table.snapshot.clone(),
             changed: true,
             added,
             deleted: effect.rows,
             rows: table.rows(),
-            sequence_max: taken.sequence_max.filter(|_| added > 0),
+            sequence_max: sealing.sequence_max.filter(|_| added > 0),
             schema: table.columns.read.clone(),
-            writes: vec![pointer.moved(&self.lake.root, self.table, &table.snapshot.metadata)],
+            writes: vec![pointer.moved(&lake.root, self.table, &table.snapshot.metadata)],
+            tombstones: None,
+            refused: Vec::new(),
         })
     }
 
     /// What goes of the base, and what is written anew.
-    async fn effect(&self, keyed: Option<Keyed>) -> Result<Effect> {
+    fn effect(&self, mut deleted: Positions) -> Effect {
         let Some(base) = &self.base else {
-            return Ok(Effect::default());
+            return Effect::default();
         };
-        if matches!(self.apply, Apply::Overwrite) {
+        if self.whole {
             let removed = (0..base.files.len()).collect();
-            return Ok(Effect {
+            return Effect {
                 rows: base.rows(),
                 removed,
                 ..Effect::default()
-            });
+            };
         }
-        let mut deleted = match keyed {
-            Some(keyed) => self.probe(base, keyed).await?,
-            None => BTreeMap::new(),
-        };
         let rows = deleted.values().map(RoaringTreemap::len).sum();
         let folded = to_fold(base, &deleted, self.revived, &self.lake.limits);
         let emptied = (0..base.files.len()).filter(|at| {
@@ -268,38 +371,12 @@ impl<'a> Stage<'a> {
         });
         let removed: BTreeSet<usize> = emptied.chain(folded.iter().copied()).collect();
         deleted.retain(|at, _| folded.contains(at) || !removed.contains(at));
-        Ok(Effect {
+        Effect {
             rows,
             deleted,
             removed,
             folded,
-        })
-    }
-
-    async fn probe(&self, base: &Table, keyed: Keyed) -> Result<BTreeMap<usize, RoaringTreemap>> {
-        let Some(mut ranges) = keyed.ranges.filter(|_| keyed.map.len() > 0) else {
-            return Ok(BTreeMap::new());
-        };
-        ranges.finish();
-        let columns = self.key.iter().map(|at| {
-            let field = &self.draft.columns.iceberg.as_struct().fields()[*at];
-            let kind = self.draft.columns.read.field(*at).data_type().clone();
-            // By id: rows of old read NULL in a column that has come since.
-            let old = base.columns.iceberg.field_by_id(field.id);
-            (old.map(|old| old.name.clone()), kind)
-        });
-        let wanted = Wanted {
-            columns: columns.collect(),
-            set: keyed.map.into_set(),
-            ranges,
-        };
-        probe(
-            &self.lake.objects,
-            &self.lake.footers,
-            base,
-            &Arc::new(wanted),
-        )
-        .await
+        }
     }
 
     /// Writes anew what is folded, behind the rows of the change; all new files.
@@ -327,67 +404,13 @@ impl<'a> Stage<'a> {
                 .put(file.path.clone(), file.footer.clone());
         }
     }
+}
 
-    fn operation(&self, added: u64, effect: &Effect) -> Operation {
-        match (added, effect.rows) {
-            (0, 0) => Operation::Replace,
-            (0, _) => Operation::Delete,
-            (_, 0) if effect.removed.is_empty() => Operation::Append,
-            (_, _) => Operation::Overwrite,
-        }
+fn operation(added: u64, effect: &Effect) -> Operation {
+    match (added, effect.rows) {
+        (0, 0) => Operation::Replace,
+        (0, _) => Operation::Delete,
+        (_, 0) if effect.removed.is_empty() => Operation::Append,
+        (_, _) => Operation::Overwrite,
     }
-}
-
-/// Positions of the key columns, each of which the rows must have.
-fn key_columns(
-    table: &TableName,
-    apply: &Apply,
-    columns: &columns::Columns,
-    incoming: &[Incoming],
-) -> Result<Vec<usize>> {
-    let invalid = |why: String| Error::new(Kind::Invalid, "find the key of", table).because(why);
-    let key = match apply {
-        Apply::Append | Apply::Overwrite => return Ok(Vec::new()),
-        Apply::Merge { key } => key,
-        Apply::DeleteInsert { key } if key.is_empty() => {
-            return Err(invalid("delete+insert needs a unique_key".into()));
-        }
-        Apply::DeleteInsert { key } => key,
-    };
-    key.iter()
-        .map(|name| {
-            let delivered = incoming
-                .iter()
-                .any(|column| column.name.eq_ignore_ascii_case(name));
-            let at = columns
-                .position(name)
-                .filter(|_| delivered)
-                .ok_or_else(|| {
-                    let have: Vec<_> = incoming.iter().map(|column| column.name.as_str()).collect();
-                    let have = have.join(", ");
-                    invalid(format!(
-                        "unique_key column `{name}` is not in the query, which yields {have}"
-                    ))
-                })?;
-            let kind = columns.read.field(at).data_type();
-            match is_key(kind) {
-                true => Ok(at),
-                false => Err(invalid(format!(
-                    "unique_key column `{name}` is a {kind}, which has no order"
-                ))),
-            }
-        })
-        .collect()
-}
-
-/// Whether a new field has the name of a field the table once had: files of old may still hold that one's values.
-fn revives(base: &Table, fields: &[iceberg::spec::NestedFieldRef], last: i32) -> bool {
-    let mut new = fields.iter().filter(|field| field.id > last);
-    new.any(|field| {
-        let mut schemas = base.metadata.schemas_iter();
-        schemas.any(|old| {
-            let mut fields = old.as_struct().fields().iter();
-            fields.any(|old| old.name.eq_ignore_ascii_case(&field.name))
-        })
-    })
 }

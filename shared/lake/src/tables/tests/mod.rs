@@ -1,5 +1,7 @@
 //! Tables over memory: what is read after any history is what a naive table would hold.
 
+mod event_rules;
+mod events;
 mod evolution;
 mod histories;
 mod protocol;

@@ -1,0 +1,232 @@
+//! Staging change events: reduce them to one per key, look at what the table and its tombstones hold of those keys, and
+//! make the change that is left. The cost follows the batch, as a merge's does.
+
+use arrow::datatypes::{DataType, Schema};
+use domain::{DELETED, SEQUENCE, TableName};
+use ports::{
+    Error, Kind, Result,
+    tables::{Change, Deletes, Events as Apply, Staged, Tombstones},
+};
+
+use super::{
+    Lake,
+    columns::{self, Columns, Incoming},
+    flags,
+    intake::{Keyed, Taken},
+    probe::Sought,
+    rank::Order,
+    shape::position,
+    stage::{Plan, Sealing, Stage, open},
+    table::Table,
+    tombstones::Graveyard,
+    types,
+    verdict::{Finds, Verdict, judge},
+    winners::{Events, Places, Reduced},
+};
+
+/// Stages a change of events.
+pub(super) async fn stage(lake: &Lake, apply: &Apply, change: Change) -> Result<Staged> {
+    let table = &change.table;
+    let opened = open(lake, table, change.base.as_ref()).await?;
+    let incoming = incoming(apply, table, &change.rows.schema, opened.1.as_deref())?;
+    let plan = Plan {
+        key: &apply.key,
+        whole: apply.rebuild,
+        policy: change.on_schema_change,
+    };
+    let stage = Stage::new(lake, table, opened, &plan, &incoming)?;
+    let columns = &stage.draft.columns;
+    let sequence = position(table, "cdc_seq", &apply.sequence, columns, &incoming)?;
+    let kind = columns.read.field(sequence).data_type();
+    let order = Order::new(table, &apply.sequence, kind)?;
+    let graveyard = match &apply.deletes {
+        Deletes::Hard { tombstones, base } => {
+            let opened = open(lake, tombstones, base.as_ref()).await?;
+            Some(Graveyard::new(&stage, tombstones, opened, apply, sequence)?)
+        }
+        Deletes::Soft => None,
+    };
+    let flag = match apply.deletes {
+        Deletes::Hard { .. } => None,
+        Deletes::Soft => Some(position(
+            table,
+            "soft deletes'",
+            DELETED,
+            columns,
+            &incoming,
+        )?),
+    };
+    let places = Places {
+        op: op(apply, table, &change.rows.schema)?,
+        sequence,
+        flag,
+        aside: match &graveyard {
+            Some(graveyard) => graveyard.columns.clone(),
+            None => kept_of_soft(columns, apply, sequence),
+        },
+    };
+    let events = Events::new(table.clone(), places, order, lake.limits.held_bytes);
+    let buried = graveyard.as_ref().map_or(0, |yard| yard.stage.rows());
+    let keyed = stage.keyed(true, stage.rows() + buried > 0);
+    let taken = stage
+        .take_in(change.rows, change.restamp_from, Some(keyed), Some(events))
+        .await?;
+    settle(stage, graveyard, taken, change.properties).await
+}
+
+/// Decides about the events that were taken in, and writes what is left of them.
+async fn settle(
+    stage: Stage<'_>,
+    graveyard: Option<Graveyard<'_>>,
+    taken: Taken,
+    properties: std::collections::BTreeMap<String, String>,
+) -> Result<Staged> {
+    let Taken {
+        rows,
+        superseded,
+        sequence_max,
+        keyed,
+        events,
+        rest,
+    } = taken;
+    let events = events.expect("intake gives back the events it was given");
+    let events = events.finish()?;
+    let sought = keyed.and_then(Keyed::sought);
+    let (stored, graves) = futures::try_join!(
+        find(&stage, sought.as_ref(), &events, events.places.sequence),
+        async {
+            match &graveyard {
+                Some(yard) => find(&yard.stage, sought.as_ref(), &events, yard.sequence).await,
+                None => Ok(Finds::new()),
+            }
+        }
+    )?;
+    let verdict = judge(&events, &stored, &graves, graveyard.is_none())?;
+    let flagged = verdict.flagged();
+    let Verdict {
+        unstored,
+        gone,
+        cleared,
+        buried,
+        flagged: rewritten,
+    } = verdict;
+    let added = rows - superseded.len() - unstored.len() + flagged;
+    let (of_table, of_tombstones) = (properties.clone(), properties);
+    let seal_table = async {
+        if added == 0
+            && gone.is_empty()
+            && let Some(unchanged) = stage.unchanged()
+        {
+            return Ok(unchanged);
+        }
+        let without = superseded | unstored;
+        let (writer, unstored) = rest.write(without, stage.target()).await?;
+        flags::write(&stage, &events, &rewritten, &writer).await?;
+        let sealing = Sealing {
+            writer,
+            unstored,
+            deleted: gone,
+            added,
+            sequence_max,
+            properties: of_table,
+        };
+        stage.seal(sealing).await
+    };
+    let seal_tombstones = async {
+        match graveyard {
+            Some(yard) => yard.seal(&events, &buried, cleared, of_tombstones).await,
+            None => Ok(None),
+        }
+    };
+    let (mut staged, tombstones) = futures::try_join!(seal_table, seal_tombstones)?;
+    if let Some((table, tombstones)) = tombstones {
+        staged.writes.extend(tombstones.writes);
+        staged.tombstones = Some(Tombstones {
+            table,
+            snapshot: tombstones.snapshot,
+            rows: tombstones.rows,
+        });
+    }
+    staged.refused = events.refused;
+    Ok(staged)
+}
+
+/// What a table holds of the keys of events.
+async fn find(
+    stage: &Stage<'_>,
+    sought: Option<&Sought>,
+    events: &Reduced,
+    sequence: usize,
+) -> Result<Finds> {
+    match sought {
+        Some(sought) => {
+            stage
+                .probe(sought, Some((events.order.clone(), sequence)))
+                .await
+        }
+        None => Ok(Finds::new()),
+    }
+}
+
+/// What is delivered, with the flag of soft deletes that is added to it.
+fn incoming(
+    apply: &Apply,
+    table: &TableName,
+    schema: &Schema,
+    base: Option<&Table>,
+) -> Result<Vec<Incoming>> {
+    let mut incoming = columns::incoming(table, schema)?;
+    let invalid =
+        |why: String| Err(Error::new(Kind::Invalid, "apply change events to", table).because(why));
+    let delivered = columns::position(schema, DELETED).is_some();
+    let base = base.filter(|base| !apply.rebuild && base.rows() > 0);
+    let flagged = base.map(|base| base.columns.position(DELETED).is_some());
+    match (&apply.deletes, flagged) {
+        (Deletes::Soft, _) if delivered => invalid(format!(
+            "the query yields `{DELETED}`, which cdc_deletes=soft sets; leave it out or rename it with AS"
+        )),
+        (Deletes::Soft, Some(false)) => invalid(format!(
+            "its rows have no `{DELETED}`, they were not kept with cdc_deletes=soft; rebuild it in full"
+        )),
+        (Deletes::Hard { .. }, Some(true)) if !delivered => invalid(format!(
+            "its rows have `{DELETED}`, they were kept with cdc_deletes=soft; rebuild it in full"
+        )),
+        (Deletes::Hard { .. }, _) => Ok(incoming),
+        (Deletes::Soft, _) => {
+            incoming.push(Incoming {
+                name: DELETED.to_owned(),
+                kind: Some(DataType::Boolean),
+            });
+            Ok(incoming)
+        }
+    }
+}
+
+/// Position of the operation in what is delivered.
+fn op(apply: &Apply, table: &TableName, schema: &Schema) -> Result<usize> {
+    let name = &apply.op;
+    let invalid =
+        |why: String| Error::new(Kind::Invalid, "apply change events to", table).because(why);
+    let at = columns::position(schema, name)
+        .ok_or_else(|| invalid(format!("cdc_op column `{name}` is not in the query")))?;
+    match types::canonical(schema.field(at).data_type()) {
+        Some(DataType::Utf8) => Ok(at),
+        Some(other) => Err(invalid(format!(
+            "cdc_op column `{name}` is a {}, not text; cast it",
+            types::word(&other)
+        ))),
+        None => Err(invalid(format!(
+            "cdc_op column `{name}` is not text; cast it"
+        ))),
+    }
+}
+
+/// The columns of a row that a soft delete changes, the flag aside.
+fn kept_of_soft(columns: &Columns, apply: &Apply, sequence: usize) -> Vec<usize> {
+    let others = [apply.op.as_str(), SEQUENCE];
+    let others = others.into_iter().filter_map(|name| columns.position(name));
+    let mut kept: Vec<usize> = others.chain([sequence]).collect();
+    kept.sort_unstable();
+    kept.dedup();
+    kept
+}

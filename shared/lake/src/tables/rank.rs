@@ -1,0 +1,270 @@
+//! Sequences of change events: what orders the events of one key.
+//!
+//! A sequence is compared as what it is. Whole numbers, decimals and times compare by value. Text compares as the number
+//! or the moment it spells: numbers exactly, however long they are, moments in UTC. Anything else has no order that
+//! anybody meant, and is refused.
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray},
+    datatypes::{
+        DataType, Date32Type, Decimal128Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    },
+};
+use chrono::{DateTime, NaiveDateTime};
+use domain::TableName;
+use ports::{Error, Kind, Result};
+
+use super::types;
+
+/// Moments without an offset, which are in UTC.
+const NAIVE_MOMENTS: [&str; 2] = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f"];
+/// Characters of a value that a message shows.
+const SHOWN: usize = 40;
+
+/// A sequence. Two of one kind compare by value; see [`Order::alike`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    /// A value of a column that is no text.
+    Value(i128),
+    /// A number in text, in bytes that order as the numbers do.
+    Number(Box<[u8]>),
+    /// A moment in text, in nanoseconds.
+    Moment(i128),
+}
+
+/// The sequence column of a model, for reading and for messages.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    table: TableName,
+    column: String,
+}
+
+impl Order {
+    /// A column of a canonical type; `Invalid` when the type has no order to rely on.
+    pub(crate) fn new(table: &TableName, column: &str, kind: &DataType) -> Result<Self> {
+        let order = Self {
+            table: table.clone(),
+            column: column.to_owned(),
+        };
+        match kind {
+            DataType::Int32
+            | DataType::Int64
+            | DataType::Date32
+            | DataType::Timestamp(..)
+            | DataType::Decimal128(..)
+            | DataType::Utf8 => Ok(order),
+            other => Err(order.refuse(format!(
+                "it is a {}; cast it to an integer, a decimal, a timestamp or text",
+                types::word(other)
+            ))),
+        }
+    }
+
+    /// The sequence of a row: none for NULL and blank text. `Invalid` for text that is neither a number nor a moment.
+    pub(crate) fn read(&self, column: &ArrayRef, row: usize) -> Result<Option<Rank>> {
+        if column.is_null(row) {
+            return Ok(None);
+        }
+        let value = match column.data_type() {
+            DataType::Int32 => column.as_primitive::<Int32Type>().value(row).into(),
+            DataType::Int64 => column.as_primitive::<Int64Type>().value(row).into(),
+            DataType::Date32 => column.as_primitive::<Date32Type>().value(row).into(),
+            DataType::Timestamp(..) => column
+                .as_primitive::<TimestampMicrosecondType>()
+                .value(row)
+                .into(),
+            DataType::Decimal128(..) => column.as_primitive::<Decimal128Type>().value(row),
+            DataType::Utf8 => return self.of_text(column.as_string::<i32>().value(row)),
+            other => unreachable!("{other} was refused"),
+        };
+        Ok(Some(Rank::Value(value)))
+    }
+
+    fn of_text(&self, text: &str) -> Result<Option<Rank>> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let rank = number(text)
+            .map(Rank::Number)
+            .or_else(|| moment(text).map(Rank::Moment));
+        match rank {
+            Some(rank) => Ok(Some(rank)),
+            None => {
+                let shown: String = text.chars().take(SHOWN).collect();
+                Err(self.refuse(format!(
+                    "`{shown}` is neither a number nor an RFC 3339 timestamp; convert it in the query, to NULL where it \
+                     cannot be: an event without a sequence is quarantined"
+                )))
+            }
+        }
+    }
+
+    /// `Invalid` unless two sequences are of one kind.
+    pub(crate) fn alike(&self, one: &Rank, other: &Rank) -> Result<()> {
+        if std::mem::discriminant(one) == std::mem::discriminant(other) {
+            return Ok(());
+        }
+        Err(self.refuse(format!(
+            "it holds {} and {}, which have no common order",
+            word(one),
+            word(other)
+        )))
+    }
+
+    fn refuse(&self, why: String) -> Error {
+        let column = format!("{}.{}", self.table, self.column);
+        Error::new(Kind::Invalid, "order change events by", column).because(why)
+    }
+}
+
+fn word(rank: &Rank) -> &'static str {
+    match rank {
+        Rank::Value(_) => "values",
+        Rank::Number(_) => "numbers",
+        Rank::Moment(_) => "timestamps",
+    }
+}
+
+/// A decimal number of any length: its sign, the count of its whole digits, its digits. A negative one has all but the
+/// sign turned over, and an end that is above every digit, so that more digits make it smaller.
+fn number(text: &str) -> Option<Box<[u8]>> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if !all_digits(whole) || !all_digits(fraction) || whole.len() + fraction.len() == 0 {
+        return None;
+    }
+    let whole = whole.trim_start_matches('0');
+    let fraction = fraction.trim_end_matches('0');
+    let negative = negative && whole.len() + fraction.len() > 0;
+    let mut bytes = vec![u8::from(!negative)];
+    bytes.extend((whole.len() as u64).to_be_bytes());
+    bytes.extend(whole.bytes().chain(fraction.bytes()));
+    if negative {
+        bytes.iter_mut().skip(1).for_each(|byte| *byte = !*byte);
+        bytes.push(u8::MAX);
+    }
+    Some(bytes.into())
+}
+
+/// Nanoseconds of a moment.
+fn moment(text: &str) -> Option<i128> {
+    let utc = match DateTime::parse_from_rfc3339(text) {
+        Ok(moment) => moment.to_utc(),
+        Err(_) => NAIVE_MOMENTS
+            .iter()
+            .find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())?
+            .and_utc(),
+    };
+    let second = i128::from(utc.timestamp()) * 1_000_000_000;
+    Some(second + i128::from(utc.timestamp_subsec_nanos()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Decimal128Array, Float64Array, StringArray, TimestampMicrosecondArray};
+
+    use super::*;
+
+    fn order(kind: &DataType) -> Result<Order> {
+        Order::new(&"bronze.orders".parse().expect("a name"), "lsn", kind)
+    }
+
+    fn text(value: &str) -> Result<Option<Rank>> {
+        let column: ArrayRef = Arc::new(StringArray::from(vec![value]));
+        order(&DataType::Utf8)?.read(&column, 0)
+    }
+
+    #[test]
+    fn numbers_in_text_are_exact_however_long() {
+        let ascending = [
+            "-100000000000000000000000000000000000000000001",
+            "-100000000000000000000000000000000000000000000.5",
+            "-100000000000000000000000000000000000000000000",
+            "-12.57",
+            "-12.5",
+            "-12",
+            "-0.001",
+            "-0",
+            "0.001",
+            "9",
+            "10",
+            "010.5",
+            "9223372036854775807",
+            "9223372036854775808",
+            "18446744073709551616",
+            "340282366920938463463374607431768211456",
+            "340282366920938463463374607431768211457",
+        ];
+        let ranks: Vec<Rank> = ascending
+            .iter()
+            .map(|value| text(value).expect("reads").expect("is one"))
+            .collect();
+        for at in 1..ranks.len() {
+            assert!(ranks[at - 1] < ranks[at], "{}", ascending[at]);
+        }
+        for (one, other) in [("0", "-0.0"), ("7", " +007.00 "), (".5", "0.5")] {
+            assert_eq!(text(one).expect("reads"), text(other).expect("reads"));
+        }
+    }
+
+    #[test]
+    fn moments_in_text_compare_as_moments() {
+        let ascending = [
+            "1969-12-31T23:59:59.5Z",
+            "2024-03-01T10:00:00+02:00",
+            "2024-03-01T08:00:00.000000001Z",
+            "2024-03-01 08:00:01",
+            "2024-03-01T08:00:02",
+        ];
+        let ranks: Vec<Rank> = ascending
+            .iter()
+            .map(|value| text(value).expect("reads").expect("is one"))
+            .collect();
+        assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
+    }
+
+    #[test]
+    fn what_has_no_order_is_refused_by_name() {
+        for (error, says) in [
+            (text("0/16B3748"), "neither a number nor"),
+            (text("1e3"), "`1e3`"),
+            (text("."), "`.`"),
+            (order(&DataType::Float64).map(|_| None), "DOUBLE"),
+        ] {
+            let chain = error.expect_err("has no order").chain();
+            assert!(chain.contains("bronze.orders.lsn"), "{chain}");
+            assert!(chain.contains(says), "{chain}");
+        }
+        let floats: ArrayRef = Arc::new(Float64Array::from(vec![None]));
+        let order = order(&DataType::Utf8).expect("text");
+        assert_eq!(order.read(&floats, 0).expect("NULL"), None);
+        let (one, other) = (text("5"), text("2024-03-01T08:00:00Z"));
+        let pair = |rank: Result<Option<Rank>>| rank.expect("reads").expect("is one");
+        let error = order.alike(&pair(one), &pair(other)).expect_err("mixed");
+        assert!(error.chain().contains("numbers and timestamps"));
+    }
+
+    #[test]
+    fn nothing_is_no_sequence() {
+        assert_eq!(text("").expect("reads"), None);
+        assert_eq!(text("  ").expect("reads"), None);
+    }
+
+    #[test]
+    fn other_columns_compare_by_value() {
+        let decimals: ArrayRef = Arc::new(Decimal128Array::from(vec![15, 20]));
+        let moments: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![-1, 0]));
+        for column in [decimals, moments] {
+            let order = order(column.data_type()).expect("ordered");
+            let rank = |row| order.read(&column, row).expect("reads");
+            assert!(rank(0) < rank(1));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What becomes of events whose keys the table or its tombstones hold: an event that is not newer than what is there is
+//! dropped, any other takes its place.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+use ports::Result;
+use roaring::RoaringTreemap;
+
+use super::{
+    probe::{Found, Hit},
+    rank::Rank,
+    winners::Reduced,
+};
+
+/// What was found, by position of the file in the table.
+pub(crate) type Finds = BTreeMap<usize, Found>;
+/// Rows by position of their file.
+pub(crate) type Positions = BTreeMap<usize, RoaringTreemap>;
+
+/// What becomes of the events of a change.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    /// Rows of the change that are not stored: dropped events, hard deletes, soft deletes of rows that are there.
+    pub unstored: RoaringTreemap,
+    /// Rows of the table that go.
+    pub gone: Positions,
+    /// Tombstones that go.
+    pub cleared: Positions,
+    /// Hard deletes: events to make tombstones of.
+    pub buried: Vec<u64>,
+    /// Soft deletes of rows that are there: the row by file and number, and the event.
+    pub flagged: BTreeMap<usize, BTreeMap<u64, u64>>,
+}
+
+/// Judges the events, given what the table and its tombstones hold of their keys.
+pub(crate) fn judge(
+    events: &Reduced,
+    stored: &Finds,
+    graves: &Finds,
+    soft: bool,
+) -> Result<Verdict> {
+    let mut newest = HashMap::<u64, &Rank>::new();
+    for hit in hits(stored).chain(hits(graves)).map(|(_, hit)| hit) {
+        let Some(rank) = &hit.rank else { continue };
+        events.order.alike(&events.winners[&hit.event].rank, rank)?;
+        let known = newest.entry(hit.event).or_insert(rank);
+        *known = rank.max(*known);
+    }
+    let is_dropped = |event: u64| {
+        let known = newest.get(&event);
+        known.is_some_and(|known| **known >= events.winners[&event].rank)
+    };
+    let going = |finds: &Finds| {
+        let mut rows = Positions::new();
+        for (at, hit) in hits(finds).filter(|(_, hit)| !is_dropped(hit.event)) {
+            rows.entry(at).or_default().insert(hit.row);
+        }
+        rows
+    };
+    let mut verdict = Verdict {
+        gone: going(stored),
+        cleared: going(graves),
+        ..Verdict::default()
+    };
+    let mut rows_of_deletes = HashMap::<u64, (usize, &Hit)>::new();
+    if soft {
+        // A table that was not merged before may hold several rows of a key: the newest is the one that stays.
+        for (at, hit) in hits(stored).filter(|(_, hit)| events.winners[&hit.event].delete) {
+            let row = rows_of_deletes.entry(hit.event).or_insert((at, hit));
+            if hit.rank > row.1.rank {
+                *row = (at, hit);
+            }
+        }
+    }
+    for (event, what) in &events.winners {
+        if is_dropped(*event) {
+            verdict.unstored.insert(*event);
+        } else if what.delete && !soft {
+            verdict.unstored.insert(*event);
+            verdict.buried.push(*event);
+        } else if let Some((at, hit)) = rows_of_deletes.get(event) {
+            verdict.unstored.insert(*event);
+            let of_file = verdict.flagged.entry(*at).or_default();
+            of_file.insert(hit.row, *event);
+        }
+    }
+    verdict.buried.sort_unstable();
+    Ok(verdict)
+}
+
+fn hits(finds: &Finds) -> impl Iterator<Item = (usize, &Hit)> {
+    finds
+        .iter()
+        .flat_map(|(at, found)| found.hits.iter().map(move |hit| (*at, hit)))
+}
+
+impl Verdict {
+    /// Rows that soft deletes write anew.
+    pub(crate) fn flagged(&self) -> u64 {
+        self.flagged.values().map(|rows| rows.len() as u64).sum()
+    }
+}

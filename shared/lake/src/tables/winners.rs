@@ -1,0 +1,228 @@
+//! Change events on their way in: one winner per key, the deletes kept aside, events without a sequence put out.
+//!
+//! Of the events of one key the one with the greatest sequence wins; of equals a delete, and among equal upserts the one
+//! that arrived first. Memory follows the keys and the deletes of the batch.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, AsArray, BooleanArray, RecordBatch},
+    compute::{cast, concat_batches},
+    datatypes::DataType,
+};
+use domain::TableName;
+use hashbrown::HashMap;
+use ports::{Error, Kind, Result};
+use roaring::RoaringTreemap;
+
+use super::{
+    columns::batch_of,
+    intake::keep,
+    keymap::KeyMap,
+    keys::Keys,
+    rank::{Order, Rank},
+};
+
+/// Positions of the columns that events need.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// The operation, in the query's batches.
+    pub op: usize,
+    /// The sequence, in the table's columns.
+    pub sequence: usize,
+    /// The flag of soft deletes, in the table's columns; none when deletes are hard.
+    pub flag: Option<usize>,
+    /// What is kept of deletes, in the table's columns.
+    pub aside: Vec<usize>,
+}
+
+/// An event that no other one of its key has beaten.
+#[derive(Debug)]
+pub(crate) struct Event {
+    /// Its sequence.
+    pub rank: Rank,
+    /// Whether it deletes.
+    pub delete: bool,
+    /// What tells which of two equals came first.
+    arrival: i64,
+}
+
+impl Event {
+    fn beats(&self, other: &Self) -> bool {
+        let place = |event: &Self| (event.delete, std::cmp::Reverse(event.arrival));
+        (&self.rank, place(self)) > (&other.rank, place(other))
+    }
+}
+
+/// The events of one change.
+pub(crate) struct Events {
+    table: TableName,
+    places: Places,
+    order: Order,
+    /// A sequence of the batch: all others are of its kind.
+    kind: Option<Rank>,
+    winners: HashMap<u64, Event>,
+    aside: Vec<RecordBatch>,
+    aside_rows: Vec<u64>,
+    refused: Vec<RecordBatch>,
+    refused_bytes: usize,
+    refused_most: usize,
+}
+
+/// The events of one change once all are there.
+pub(crate) struct Reduced {
+    /// The winners, by their row among the change's.
+    pub winners: HashMap<u64, Event>,
+    /// Columns of deletes, row by row as `aside_rows` says; none when there was no delete.
+    pub aside: Option<RecordBatch>,
+    /// Place in `aside` of a winning delete.
+    pub aside_rows: HashMap<u64, u64>,
+    /// Events without a sequence, as the query delivered them.
+    pub refused: Vec<RecordBatch>,
+    /// The order, for what the table holds.
+    pub order: Order,
+    /// Where the columns are.
+    pub places: Places,
+}
+
+impl Events {
+    /// None yet; at most `refused_most` bytes may be without a sequence.
+    pub(crate) fn new(table: TableName, places: Places, order: Order, refused_most: usize) -> Self {
+        Self {
+            table,
+            places,
+            order,
+            kind: None,
+            winners: HashMap::new(),
+            aside: Vec::new(),
+            aside_rows: Vec::new(),
+            refused: Vec::new(),
+            refused_bytes: 0,
+            refused_most,
+        }
+    }
+
+    /// Which events of a delivered batch delete: those whose operation begins with a `d` of either case.
+    pub(crate) fn deletes(&self, delivered: &RecordBatch) -> Result<BooleanArray> {
+        let column = delivered.column(self.places.op);
+        let words = cast(column, &DataType::Utf8)
+            .map_err(|e| Error::new(Kind::Invalid, "read operations of", &self.table).because(e))?;
+        let is_delete = |word: Option<&str>| {
+            let first = word.and_then(|word| word.trim_start().chars().next());
+            Some(matches!(first, Some('d' | 'D')))
+        };
+        Ok(words.as_string::<i32>().iter().map(is_delete).collect())
+    }
+
+    /// Flags soft deletes in a batch of the table's columns.
+    pub(crate) fn flag(&self, batch: RecordBatch, deletes: &BooleanArray) -> Result<RecordBatch> {
+        let Some(at) = self.places.flag else {
+            return Ok(batch);
+        };
+        let mut columns = batch.columns().to_vec();
+        columns[at] = Arc::new(deletes.clone());
+        batch_of(&batch.schema(), columns, batch.num_rows())
+    }
+
+    /// Takes in a batch, in the table's columns and as it was `delivered`, whose first row is `first`. Every row that
+    /// lost, of this batch or an earlier one, goes to `superseded`.
+    pub(crate) fn add(
+        &mut self,
+        batch: &RecordBatch,
+        delivered: &RecordBatch,
+        deletes: &BooleanArray,
+        arrivals: Option<&[i64]>,
+        (keys, map): (&Keys, &mut KeyMap),
+        (first, superseded): (u64, &mut RoaringTreemap),
+    ) -> Result<()> {
+        let rows = batch.num_rows();
+        let sequence = batch.column(self.places.sequence);
+        let mut ranked = vec![true; rows];
+        for (at, ranked) in ranked.iter_mut().enumerate() {
+            let row = first + at as u64;
+            let Some(rank) = self.order.read(sequence, at)? else {
+                *ranked = false;
+                superseded.insert(row);
+                continue;
+            };
+            match &self.kind {
+                Some(kind) => self.order.alike(kind, &rank)?,
+                None => self.kind = Some(rank.clone()),
+            }
+            let event = Event {
+                rank,
+                delete: deletes.value(at),
+                // A batch has fewer rows than an i64 can count.
+                arrival: arrivals.map_or(row as i64, |arrivals| arrivals[at]),
+            };
+            self.winners.insert(row, event);
+        }
+        if ranked.contains(&false) {
+            self.refuse(delivered, &ranked)?;
+        }
+        let winners = &mut self.winners;
+        let takes_part = |row: u64| ranked[(row - first) as usize];
+        map.choose(keys, first, takes_part, |new, old| {
+            let wins = winners[&new].beats(&winners[&old]);
+            let loser = if wins { old } else { new };
+            winners.remove(&loser);
+            superseded.insert(loser);
+            wins
+        });
+        self.put_aside(batch, deletes, first)
+    }
+
+    fn refuse(&mut self, delivered: &RecordBatch, ranked: &[bool]) -> Result<()> {
+        let unranked: Vec<bool> = ranked.iter().map(|ranked| !ranked).collect();
+        let refused = keep(delivered, unranked.into())?;
+        self.refused_bytes += refused.get_array_memory_size();
+        self.refused.push(refused);
+        if self.refused_bytes <= self.refused_most {
+            return Ok(());
+        }
+        let rows: usize = self.refused.iter().map(RecordBatch::num_rows).sum();
+        Err(
+            Error::new(Kind::Invalid, "apply change events to", &self.table).because(format!(
+                "{rows} events have no sequence, more than are quarantined at once; does cdc_seq name the right column?"
+            )),
+        )
+    }
+
+    /// Keeps columns of the deletes that have won so far.
+    fn put_aside(&mut self, batch: &RecordBatch, deletes: &BooleanArray, first: u64) -> Result<()> {
+        let kept = |at: usize| deletes.value(at) && self.winners.contains_key(&(first + at as u64));
+        let kept: Vec<bool> = (0..batch.num_rows()).map(kept).collect();
+        if !kept.contains(&true) {
+            return Ok(());
+        }
+        let rows = kept.iter().enumerate().filter(|(_, kept)| **kept);
+        self.aside_rows
+            .extend(rows.map(|(at, _)| first + at as u64));
+        let columns = batch
+            .project(&self.places.aside)
+            .map_err(|e| Error::new(Kind::Corrupt, "keep", "deletes").because(e))?;
+        self.aside.push(keep(&columns, kept.into())?);
+        Ok(())
+    }
+
+    /// Ends the taking in.
+    pub(crate) fn finish(self) -> Result<Reduced> {
+        let schema = self.aside.first().map(RecordBatch::schema);
+        let aside = schema.map(|schema| concat_batches(&schema, &self.aside));
+        let aside = aside
+            .transpose()
+            .map_err(|e| Error::new(Kind::Corrupt, "keep", "deletes").because(e))?;
+        let places = self.aside_rows.into_iter().zip(0..);
+        let aside_rows = places
+            .filter(|(row, _)| self.winners.contains_key(row))
+            .collect();
+        Ok(Reduced {
+            winners: self.winners,
+            aside,
+            aside_rows,
+            refused: self.refused,
+            order: self.order,
+            places: self.places,
+        })
+    }
+}
