@@ -3,6 +3,7 @@
 mod alert;
 mod checks;
 mod commit;
+mod feeds;
 pub(crate) mod job;
 pub(crate) mod lag;
 mod make;

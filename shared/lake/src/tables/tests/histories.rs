@@ -12,10 +12,10 @@ use super::world::{World, read, text, tight};
 use crate::tables::limits::Limits;
 
 /// A small generator of its own, so that a seed means the same for ever.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
+    pub(super) fn below(&mut self, n: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -23,12 +23,12 @@ impl Dice {
         (self.0 >> 33) % n
     }
 
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+    pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[usize::try_from(self.below(of.len() as u64)).expect("small")]
     }
 }
 
-fn schema() -> SchemaRef {
+pub(super) fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("k", DataType::Int64, true),
         Field::new("name", DataType::Utf8, true),
@@ -38,7 +38,7 @@ fn schema() -> SchemaRef {
     ]))
 }
 
-fn batch(dice: &mut Dice, next: &mut i64, rows: u64) -> RecordBatch {
+pub(super) fn batch(dice: &mut Dice, next: &mut i64, rows: u64) -> RecordBatch {
     let names = [
         None,
         Some(""),
@@ -75,7 +75,7 @@ fn batch(dice: &mut Dice, next: &mut i64, rows: u64) -> RecordBatch {
     RecordBatch::try_new(schema(), columns).expect("fits")
 }
 
-type Row = Vec<String>;
+pub(super) type Row = Vec<String>;
 
 /// What a table does, in the plainest way.
 #[derive(Default)]
@@ -133,7 +133,7 @@ impl Naive {
     }
 }
 
-fn in_text(batch: &RecordBatch) -> Vec<Row> {
+pub(super) fn in_text(batch: &RecordBatch) -> Vec<Row> {
     let row = |at| {
         batch
             .columns()
