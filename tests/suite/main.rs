@@ -6,6 +6,7 @@ mod bad_input;
 mod bugs;
 mod conformance;
 mod durability;
+mod feeds;
 mod flights;
 mod full_disk;
 mod github;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     trials.extend(full_disk::trials());
     trials.extend(requests::trials());
     trials.extend(durability::trials());
+    trials.extend(feeds::trials());
     trials.extend(github::trials());
     trials.extend(flights::trials());
     trials.extend(readers::trials());

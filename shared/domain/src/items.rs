@@ -122,10 +122,14 @@ pub enum BatchData {
 }
 
 /// `model#<m>` / `consumed#<input>`: the watermark, in the input's own domain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consumed {
     /// What has been consumed.
     pub position: Position,
+    /// The snapshot of a model input that was read; none for landing tables, whose sequence says it all, and in items
+    /// of versions before change feeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Snapshot>,
 }
 
 /// `model#<m>` / `state`: how the model's refreshes went.
@@ -179,4 +183,30 @@ pub struct Cycle {
     pub done: BTreeMap<TableName, String>,
     /// Whether the cycle has ended.
     pub closed: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watermark_without_a_snapshot_is_read_and_written_as_ever() {
+        let stored = r#"{"position":{"sequence":7,"commits":2}}"#;
+        let mark: Consumed = serde_json::from_str(stored).expect("a watermark");
+        assert_eq!((mark.position.sequence, &mark.snapshot), (7, &None));
+        assert_eq!(serde_json::to_string(&mark).expect("JSON"), stored);
+        let snapshot = Snapshot {
+            metadata: "m.json".to_owned(),
+            id: 5,
+        };
+        let mark = Consumed {
+            snapshot: Some(snapshot),
+            ..mark
+        };
+        let text = serde_json::to_string(&mark).expect("JSON");
+        assert_eq!(
+            serde_json::from_str::<Consumed>(&text).expect("a watermark"),
+            mark
+        );
+    }
 }

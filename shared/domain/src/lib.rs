@@ -37,5 +37,7 @@ pub const SEQUENCE_ALIAS: &str = "_havn_seq";
 pub const DELETED: &str = "_deleted";
 /// The name other projects know [`DELETED`] by; accepted anywhere in a model or query.
 pub const DELETED_ALIAS: &str = "_havn_deleted";
+/// The column of a change feed that says what happened to the row: `insert`, `update_before`, `update_after`, `delete`.
+pub const CHANGE: &str = "_change";
 /// The schema that holds landing tables.
 pub const LANDING: &str = "landing";

@@ -142,6 +142,7 @@ fn distance(
         consumed,
         to,
         landing,
+        ..
     }: &Input,
 ) -> String {
     // Sequences of a landing table count its rows; those of a model may skip numbers.

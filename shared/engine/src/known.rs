@@ -156,6 +156,8 @@ impl Known {
                 consumed,
                 to: consumed.advance(head.map(|head| head.position).unwrap_or_default()),
                 landing: head.is_none_or(|head| head.snapshot.is_none()),
+                from: None,
+                snapshot: None,
             }
         };
         inputs.map(input).collect()

@@ -58,6 +58,7 @@ impl Reads {
             .collect();
         Catalog {
             tables,
+            feeds: BTreeMap::new(),
             views: self.views,
         }
     }
@@ -77,6 +78,7 @@ fn view(model: &Model) -> Result<String> {
         this: &model.name,
         watermark: None,
         watermarks: BTreeMap::new(),
+        changes: None,
     };
     sql::text(model, &bindings, false).map_err(|error| unreadable(&model.file, error))
 }

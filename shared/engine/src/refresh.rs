@@ -4,6 +4,7 @@ mod alert;
 mod checks;
 mod commit;
 pub(crate) mod events;
+mod feeds;
 pub(crate) mod job;
 pub(crate) mod lag;
 mod make;

@@ -8,6 +8,7 @@ pub mod chance;
 pub mod clock;
 pub mod columns;
 pub mod error;
+pub mod feed;
 pub mod landing;
 pub mod query;
 pub mod queue;

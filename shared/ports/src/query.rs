@@ -1,6 +1,6 @@
 //! SQL over pinned tables.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -8,14 +8,17 @@ use domain::{Duration, TableName};
 
 use crate::{
     Result,
+    feed::Feed,
     tables::{Pin, Rows},
 };
 
 /// The tables and views a statement may name.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Catalog {
     /// Pinned tables.
     pub tables: BTreeMap<TableName, Pin>,
+    /// Change feeds, by the names they go by in the statement. Each is a table of its columns and [`domain::CHANGE`].
+    pub feeds: BTreeMap<TableName, Arc<Feed>>,
     /// Views and ephemeral models by name: their queries, placeholders already substituted.
     pub views: BTreeMap<TableName, String>,
 }

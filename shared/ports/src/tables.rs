@@ -7,7 +7,11 @@ use async_trait::async_trait;
 use domain::{OnSchemaChange, TableName, items::Snapshot};
 use futures::stream::BoxStream;
 
-use crate::{Result, state::Write};
+use crate::{
+    Result,
+    feed::{Between, Changes},
+    state::Write,
+};
 
 /// A stream of record batches of one schema.
 pub struct Rows {
@@ -231,6 +235,10 @@ pub trait Tables: Send + Sync + fmt::Debug {
     /// What there is to read. For landing pins only parts that may hold sequences above `after` are returned, and a
     /// part may still hold lower ones.
     async fn scan(&self, pin: &Pin, after: u64) -> Result<Scan>;
+
+    /// What changed between two moments of a table, at a cost of the files and rows that changed. Which rows cancel
+    /// out is decided here; the feed's rows are read when it is.
+    async fn changes(&self, between: &Between) -> Result<Changes>;
 
     /// Columns of a pinned table.
     async fn schema(&self, pin: &Pin) -> Result<SchemaRef>;

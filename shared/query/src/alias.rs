@@ -22,6 +22,7 @@ pub(crate) fn sequence(text: &str) -> Result<String, SqlError> {
             this: &this,
             watermark: None,
             watermarks: BTreeMap::new(),
+            changes: None,
         },
     )
 }

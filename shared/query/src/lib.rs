@@ -9,6 +9,7 @@ mod casts;
 mod catalog;
 mod engine;
 mod failure;
+mod feed;
 mod footers;
 mod growth;
 mod json;

@@ -96,59 +96,57 @@ impl TableProvider for ModelTable {
             }
         }
         let files = bounds::prune(files, filters, &self.schema, session)?;
-        self.files(files, session, projection, limit)
+        self::files(&self.lake, &self.schema, files, session, projection, limit)
     }
 }
 
-impl ModelTable {
-    fn files(
-        &self,
-        files: Vec<Arc<FilePart>>,
-        session: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let partitions = session.config().target_partitions().min(files.len()).max(1);
-        let mut groups = vec![(0_u64, Vec::new()); partitions];
-        let mut statistics = Vec::with_capacity(files.len());
-        for file in files {
-            let known = Arc::new(bounds::statistics(&file, &self.schema));
-            statistics.push(Arc::clone(&known));
-            // Each file to the group with the fewest bytes so far.
-            if let Some(group) = groups.iter_mut().min_by_key(|(bytes, _)| *bytes) {
-                group.0 += file.size;
-                group.1.push(partitioned(&file)?.with_statistics(known));
-            }
+/// The scan of whole files of a model table.
+pub(crate) fn files(
+    lake: &Lake,
+    schema: &SchemaRef,
+    files: Vec<Arc<FilePart>>,
+    session: &dyn Session,
+    projection: Option<&Vec<usize>>,
+    limit: Option<usize>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let partitions = session.config().target_partitions().min(files.len()).max(1);
+    let mut groups = vec![(0_u64, Vec::new()); partitions];
+    let mut statistics = Vec::with_capacity(files.len());
+    for file in files {
+        let known = Arc::new(bounds::statistics(&file, schema));
+        statistics.push(Arc::clone(&known));
+        // Each file to the group with the fewest bytes so far.
+        if let Some(group) = groups.iter_mut().min_by_key(|(bytes, _)| *bytes) {
+            group.0 += file.size;
+            group.1.push(partitioned(&file)?.with_statistics(known));
         }
-        let total = match statistics.is_empty() {
-            true => Statistics {
-                num_rows: bounds::exact(0),
-                ..Statistics::new_unknown(&self.schema)
-            },
-            false => {
-                Statistics::try_merge_iter(statistics.iter().map(AsRef::as_ref), &self.schema)?
-            }
-        };
-        let options = TableParquetOptions {
-            global: session.config_options().execution.parquet.clone(),
-            ..TableParquetOptions::default()
-        };
-        let source = ParquetSource::new(Arc::clone(&self.schema))
-            .with_table_parquet_options(options)
-            .with_parquet_file_reader_factory(Arc::new(Opener(Arc::clone(&self.lake.footers))));
-        let config = FileScanConfigBuilder::new(warehouse()?, Arc::new(source))
-            .with_file_groups(
-                groups
-                    .into_iter()
-                    .map(|(_, files)| FileGroup::new(files))
-                    .collect(),
-            )
-            .with_statistics(total)
-            .with_projection_indices(projection.cloned())?
-            .with_limit(limit)
-            .build();
-        Ok(DataSourceExec::from_data_source(config))
     }
+    let total = match statistics.is_empty() {
+        true => Statistics {
+            num_rows: bounds::exact(0),
+            ..Statistics::new_unknown(schema)
+        },
+        false => Statistics::try_merge_iter(statistics.iter().map(AsRef::as_ref), schema)?,
+    };
+    let options = TableParquetOptions {
+        global: session.config_options().execution.parquet.clone(),
+        ..TableParquetOptions::default()
+    };
+    let source = ParquetSource::new(Arc::clone(schema))
+        .with_table_parquet_options(options)
+        .with_parquet_file_reader_factory(Arc::new(Opener(Arc::clone(&lake.footers))));
+    let config = FileScanConfigBuilder::new(warehouse()?, Arc::new(source))
+        .with_file_groups(
+            groups
+                .into_iter()
+                .map(|(_, files)| FileGroup::new(files))
+                .collect(),
+        )
+        .with_statistics(total)
+        .with_projection_indices(projection.cloned())?
+        .with_limit(limit)
+        .build();
+    Ok(DataSourceExec::from_data_source(config))
 }
 
 fn partitioned(file: &FilePart) -> Result<PartitionedFile> {

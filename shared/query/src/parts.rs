@@ -23,7 +23,10 @@ use datafusion::{
 };
 use domain::SEQUENCE;
 use futures::{StreamExt, TryStreamExt, stream};
-use ports::tables::{FilePart, Part};
+use ports::{
+    feed::Picked,
+    tables::{FilePart, Part},
+};
 
 use crate::{bounds, footers::Footers, open::Shape, rows};
 
@@ -82,35 +85,62 @@ impl Parts {
             Some(columns) => Arc::new(self.schema.project(columns)?),
             None => Arc::clone(&self.schema),
         };
-        let mut equivalences = EquivalenceProperties::new(Arc::clone(&output));
-        if self.ordered && output.column_with_name(SEQUENCE).is_some() {
-            let options = SortOptions {
-                descending: false,
-                nulls_first: false,
-            };
-            equivalences.add_ordering([PhysicalSortExpr::new(col(SEQUENCE, &output)?, options)]);
-        }
-        let properties = PlanProperties::new(
-            equivalences,
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        );
         let parts = self
             .parts
             .into_iter()
             .filter_map(|part| cut(part, self.window))
             .collect();
-        let shape = Shape {
-            output,
-            footers: self.footers,
-        };
-        Ok(Arc::new(PartsExec {
-            shape,
-            parts,
-            properties: Arc::new(properties),
-        }))
+        leaf(output, parts, self.ordered, self.footers)
     }
+}
+
+/// The leaf of a plan that reads some rows of parts, in order.
+pub(crate) fn picked(
+    schema: &SchemaRef,
+    columns: Vec<usize>,
+    picked: Vec<Picked>,
+    ordered: bool,
+    footers: Arc<Footers>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let slices = picked
+        .into_iter()
+        .filter_map(|Picked { part, rows }| match (part, rows) {
+            (Part::File(file), Some(rows)) => {
+                let slice = Slice::File(file, rows::runs(rows.iter()));
+                (slice.rows() > 0).then_some(slice)
+            }
+            (part, _) => cut(part, Window::ALL),
+        });
+    let output = Arc::new(schema.project(&columns)?);
+    leaf(output, slices.collect(), ordered, footers)
+}
+
+fn leaf(
+    output: SchemaRef,
+    parts: Vec<Slice>,
+    ordered: bool,
+    footers: Arc<Footers>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut equivalences = EquivalenceProperties::new(Arc::clone(&output));
+    if ordered && output.column_with_name(SEQUENCE).is_some() {
+        let options = SortOptions {
+            descending: false,
+            nulls_first: false,
+        };
+        equivalences.add_ordering([PhysicalSortExpr::new(col(SEQUENCE, &output)?, options)]);
+    }
+    let properties = PlanProperties::new(
+        equivalences,
+        Partitioning::UnknownPartitioning(1),
+        EmissionType::Incremental,
+        Boundedness::Bounded,
+    );
+    let shape = Shape { output, footers };
+    Ok(Arc::new(PartsExec {
+        shape,
+        parts,
+        properties: Arc::new(properties),
+    }))
 }
 
 /// A part with the rows of it that are read.

@@ -12,7 +12,7 @@ use datafusion::{
     logical_expr::LogicalPlan,
     sql::parser::Statement as DfStatement,
 };
-use domain::{SEQUENCE, TableName, sql};
+use domain::{CHANGE, SEQUENCE, TableName, sql};
 use ports::{
     Kind, Result,
     query::{Catalog, Parameter},
@@ -23,6 +23,7 @@ use sqlparser::ast::Statement;
 use crate::{
     catalog::{Named, Providers},
     failure::Doing,
+    feed::FeedTable,
     labels::label_casts,
     landing::LandingTable,
     model::{Lake, ModelTable},
@@ -51,7 +52,11 @@ impl Planner<'_> {
         for view in self.order(&names)? {
             self.view(&view, &mut providers).await?;
         }
-        let reads_landing = providers.keys().chain(&names).any(TableName::is_landing);
+        let in_sequence = |name: &TableName| {
+            let feed = self.catalog.feeds.get(name);
+            name.is_landing() || feed.is_some_and(|feed| feed.in_sequence)
+        };
+        let reads_landing = providers.keys().chain(&names).any(in_sequence);
         let (state, plan) = self.logical(statement, &names, &mut providers).await?;
         let mut state = state;
         // Exchanging rows between partitions would mix the sequence order of a landing table.
@@ -171,6 +176,16 @@ impl Planner<'_> {
     }
 
     async fn table(&self, name: &TableName) -> Result<Arc<dyn datafusion::catalog::TableProvider>> {
+        if let Some(feed) = self.catalog.feeds.get(name) {
+            let table = FeedTable::new(Arc::clone(feed), Arc::clone(self.lake));
+            return Ok(Arc::new(table.ok_or_else(|| {
+                let of = sql::fed_by(name).unwrap_or_else(|| name.clone());
+                let told = format!(
+                    "it has a column {CHANGE} of its own, which is what its change feed adds: give it another name"
+                );
+                ports::Error::new(Kind::Invalid, "read changes of", of).because(told)
+            })?));
+        }
         let Some(pin) = self.catalog.tables.get(name) else {
             let known = self.catalog.tables.keys().chain(self.catalog.views.keys());
             let told = format!(

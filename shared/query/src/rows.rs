@@ -26,6 +26,18 @@ pub(crate) fn live(file: &FilePart, window: Range<u64>) -> Vec<Range<u64>> {
     ranges
 }
 
+/// Ascending row numbers as ranges of neighbours.
+pub(crate) fn runs(numbers: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some(last) if last.end == number => last.end += 1,
+            _ => runs.push(number..number + 1),
+        }
+    }
+    runs
+}
+
 /// The same for the parquet reader; `rows` is the file's row count.
 pub(crate) fn selection(ranges: &[Range<u64>], rows: u64) -> RowSelection {
     let index = |row: u64| usize::try_from(row).unwrap_or(usize::MAX);
@@ -55,5 +67,7 @@ mod tests {
         assert_eq!(live(&file(&[0, 1, 4, 9]), 0..10), [2..4, 5..9]);
         assert_eq!(live(&file(&[0, 4, 7]), 4..7), vec![5..7; 1]);
         assert!(live(&file(&[3]), 3..4).is_empty());
+        assert_eq!(runs([0, 1, 5, 7, 8].into_iter()), [0..2, 5..6, 7..9]);
+        assert!(runs(std::iter::empty()).is_empty());
     }
 }

@@ -19,6 +19,7 @@ fn check(filter: &str, sql: &str, expect: &str) {
         this: &model.name,
         watermark: Some(5),
         watermarks,
+        changes: None,
     };
     let flat = |text: &str| {
         text.split_whitespace()

@@ -30,7 +30,9 @@ pub use limits::{
     STATEMENT_BYTES_MAX, TABLES_MAX, TYPES_MAX,
 };
 pub use names::tables;
-pub use placeholders::{Bindings, Placeholder, placeholders, substitute};
+pub use placeholders::{
+    Bindings, FEED_PREFIX, Placeholder, fed_by, feed, placed, placeholders, substitute,
+};
 
 /// What [`parse`] says of a text without any statement.
 pub(crate) const NO_STATEMENT: &str = "there is no statement";

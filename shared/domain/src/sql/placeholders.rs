@@ -29,8 +29,27 @@ pub struct Bindings<'a> {
     pub this: &'a TableName,
     /// Watermark of the only live input.
     pub watermark: Option<u64>,
-    /// Watermarks by input.
+    /// Watermarks by input; the change feeds of these can be read.
     pub watermarks: BTreeMap<TableName, u64>,
+    /// The only live input: the one that `{changes}` is the feed of.
+    pub changes: Option<&'a TableName>,
+}
+
+/// What schema and name of a change feed begin with. No model may have a schema that does.
+pub const FEED_PREFIX: &str = "_changes_";
+
+/// The generated name that the change feed of a table goes by in a statement; none when it would be too long.
+#[must_use]
+pub fn feed(table: &TableName) -> Option<TableName> {
+    let part = |part: &str| format!("{FEED_PREFIX}{part}");
+    TableName::new(&part(table.schema()), &part(table.name())).ok()
+}
+
+/// The table that a generated name is the change feed of; none for any other name.
+#[must_use]
+pub fn fed_by(name: &TableName) -> Option<TableName> {
+    let part = |part: &str| part.strip_prefix(FEED_PREFIX).map(str::to_owned);
+    TableName::new(&part(name.schema())?, &part(name.name())?).ok()
 }
 
 /// A placeholder or an alias and its bytes in the text.
@@ -50,10 +69,23 @@ enum What {
 /// # Errors
 /// A text that cannot be split into tokens, or a braced word that starts like a placeholder and is none.
 pub fn placeholders(sql: &str) -> Result<Vec<Placeholder>, SqlError> {
+    let placed = placed(sql)?.into_iter();
+    Ok(placed.map(|(placeholder, _)| placeholder).collect())
+}
+
+/// The placeholders of a text, in order, with line and column of each, from 1.
+///
+/// # Errors
+/// As [`placeholders`].
+pub fn placed(sql: &str) -> Result<Vec<(Placeholder, (usize, usize))>, SqlError> {
+    let number = |n: u64| usize::try_from(n).unwrap_or(0);
     let found = find(sql)?.into_iter();
     Ok(found
         .filter_map(|found| match found.what {
-            What::Placeholder(placeholder) => Some(placeholder),
+            What::Placeholder(placeholder) => Some((
+                placeholder,
+                (number(found.at.line), number(found.at.column)),
+            )),
             What::Alias(_) => None,
         })
         .collect())
@@ -85,21 +117,38 @@ fn value(what: &Placeholder, bindings: &Bindings<'_>, at: Location) -> Result<St
         Placeholder::This => return Ok(bindings.this.to_string()),
         Placeholder::Watermark => bindings.watermark,
         Placeholder::WatermarkOf(input) => bindings.watermarks.get(input).copied(),
-        Placeholder::Changes | Placeholder::ChangesOf(_) => {
-            return Err(SqlError::at(
-                at,
-                "{changes} is not available yet: read by {watermark}",
-            ));
+        Placeholder::Changes => {
+            let message = "{changes} needs exactly one live input: name it, {changes:schema.table}";
+            let input = bindings.changes.ok_or_else(|| SqlError::at(at, message))?;
+            return table_of(input, at);
         }
+        Placeholder::ChangesOf(input) if bindings.watermarks.contains_key(input) => {
+            return table_of(input, at);
+        }
+        Placeholder::ChangesOf(_) => None,
     };
     number.map(|number| number.to_string()).ok_or_else(|| {
         let message = match what {
-            Placeholder::WatermarkOf(input) => format!("`{input}` is no live input of this model"),
+            Placeholder::WatermarkOf(input) | Placeholder::ChangesOf(input) => {
+                format!("`{input}` is no live input of this model")
+            }
             _ => "{watermark} needs exactly one live input: name it, {watermark:schema.table}"
                 .to_owned(),
         };
         SqlError::at(at, message)
     })
+}
+
+/// A change feed as a table of a statement. Quoted, so that no word of it is ever a keyword.
+fn table_of(input: &TableName, at: Location) -> Result<String, SqlError> {
+    let long = || {
+        SqlError::at(
+            at,
+            format!("the name `{input}` is too long for {{changes}}"),
+        )
+    };
+    let name = feed(input).ok_or_else(long)?;
+    Ok(format!("\"{}\".\"{}\"", name.schema(), name.name()))
 }
 
 fn find(sql: &str) -> Result<Vec<Found>, SqlError> {
@@ -176,8 +225,8 @@ fn braced(tokens: &[TokenWithSpan]) -> Result<Option<(Placeholder, usize)>, SqlE
             "this" => Ok(Some((Placeholder::This, length))),
             "changes" => Ok(Some((Placeholder::Changes, length))),
             _ => fail(format!(
-                "`{{{name}}}` is no placeholder: there are {{watermark}}, \
-                 {{watermark:schema.table}} and {{this}}"
+                "`{{{name}}}` is no placeholder: there are {{watermark}}, {{changes}}, \
+                 both also with `:schema.table`, and {{this}}"
             )),
         };
     }

@@ -220,6 +220,7 @@ fn bindings(this: &TableName) -> Bindings<'_> {
         this,
         watermark: Some(5),
         watermarks,
+        changes: None,
     }
 }
 
@@ -262,17 +263,30 @@ fn placeholders_and_alias_names_are_replaced_as_tokens() {
     );
     check_substitute(
         "{tihs}",
-        "line 1, column 1: `{tihs}` is no placeholder: there are {watermark}, {watermark:schema.table} and {this}",
+        "line 1, column 1: `{tihs}` is no placeholder: there are {watermark}, {changes}, both also with `:schema.table`, and {this}",
     );
     check_substitute(
         "{changes}",
-        "line 1, column 1: {changes} is not available yet: read by {watermark}",
+        "line 1, column 1: {changes} needs exactly one live input: name it, {changes:schema.table}",
+    );
+    check_substitute(
+        "FROM {changes:landing.a} AS c",
+        "FROM \"_changes_landing\".\"_changes_a\" AS c",
+    );
+    check_substitute(
+        "FROM\n {changes:landing.b}",
+        "line 2, column 2: `landing.b` is no live input of this model",
+    );
+    check_substitute(
+        "'{changes}' \"{changes:landing.a}\" -- {changes}\n/* {changes} */ 1",
+        "'{changes}' \"{changes:landing.a}\" -- {changes}\n/* {changes} */ 1",
     );
     let this = "gold.t".parse().expect("a name");
     let unbound = Bindings {
         this: &this,
         watermark: None,
         watermarks: BTreeMap::new(),
+        changes: None,
     };
     assert!(substitute("{watermark}", &unbound).is_err());
     assert_eq!(
@@ -285,4 +299,26 @@ fn placeholders_and_alias_names_are_replaced_as_tokens() {
             Placeholder::WatermarkOf("a.b".parse().expect("a name")),
         ]
     );
+}
+
+#[test]
+fn a_feed_has_a_name_of_its_own() {
+    let input: TableName = "silver.orders".parse().expect("a name");
+    let name = super::feed(&input).expect("short enough");
+    assert_eq!(name.to_string(), "_changes_silver._changes_orders");
+    assert_eq!(super::fed_by(&name), Some(input.clone()));
+    assert_eq!(super::fed_by(&input), None);
+    let this = "gold.t".parse().expect("a name");
+    let bound = Bindings {
+        changes: Some(&input),
+        ..bindings(&this)
+    };
+    assert_eq!(
+        substitute("FROM {changes}", &bound).expect("bound"),
+        "FROM \"_changes_silver\".\"_changes_orders\""
+    );
+    let long: TableName = format!("silver.{}", "x".repeat(125))
+        .parse()
+        .expect("a name");
+    assert_eq!(super::feed(&long), None);
 }

@@ -150,6 +150,7 @@ fn placeholders_are_replaced_outside_strings_and_comments_only() {
         this: &this,
         watermark: Some(5),
         watermarks,
+        changes: None,
     };
     let check = |sql, expect: &str| assert_eq!(substitute(sql, &bindings).as_deref(), Ok(expect));
     check(
@@ -197,6 +198,7 @@ fn built(sql: &str, filter: &str) -> String {
         this: &this,
         watermark: Some(5),
         watermarks: BTreeMap::new(),
+        changes: None,
     };
     let text = text(&model, &bindings, true).unwrap_or_else(|e| panic!("{sql}: {e}"));
     parse(&text).unwrap_or_else(|e| panic!("{text}: {e}"));

@@ -158,20 +158,19 @@ fn reads(name: &TableName, config: &crate::Config, file: &mut File<'_>) -> Optio
     let mut found: Vec<TableName> = Vec::new();
     let query = neutral(name, &file.header.sql).and_then(|sql| sql::tables(&sql::parse(&sql)?));
     match query {
-        Ok(tables) => found.extend(tables),
+        Ok(tables) => {
+            for (feed, at) in misplaced(name, &file.header.sql, &tables) {
+                let (message, line) = (no_table(&feed), file.header.sql_line + at.0 - 1);
+                file.push(Severity::Error, NO_TABLE, message, (line.max(1), at.1));
+            }
+            found.extend(tables);
+        }
         Err(error) => {
             if error.message == sql::NO_STATEMENT {
                 no_query(file);
                 return None;
             }
-            file.sql_error(
-                if reads_changes(&file.header.sql) {
-                    CHANGES
-                } else {
-                    "sql_invalid"
-                },
-                error,
-            );
+            file.sql_error("sql_invalid", error);
             return None;
         }
     }
@@ -179,14 +178,14 @@ fn reads(name: &TableName, config: &crate::Config, file: &mut File<'_>) -> Optio
         let tables = neutral(name, filter)
             .and_then(|filter| sql::tables(&sql::parse(&format!("SELECT 1 {filter}"))?));
         match tables {
-            Ok(tables) => found.extend(tables),
+            Ok(tables) => {
+                for (feed, _) in misplaced(name, filter, &tables) {
+                    file.error_at_key(NO_TABLE, "incremental_filter", no_table(&feed));
+                }
+                found.extend(tables);
+            }
             Err(error) => {
-                let code = if reads_changes(filter) {
-                    CHANGES
-                } else {
-                    "filter_invalid"
-                };
-                file.error_at_key(code, "incremental_filter", error.message);
+                file.error_at_key("filter_invalid", "incremental_filter", error.message);
                 return None;
             }
         }
@@ -204,18 +203,45 @@ fn reads(name: &TableName, config: &crate::Config, file: &mut File<'_>) -> Optio
             }
         }
     }
+    // Who reads a feed reads its table; the feed of the only input stands under the model's own name.
+    for table in &mut found {
+        if let Some(input) = sql::fed_by(table) {
+            *table = input;
+        }
+    }
     let mut seen = BTreeSet::from([name.clone()]);
     found.retain(|table| seen.insert(table.clone()));
     Some(found)
 }
 
-/// The code of a model that wants a change feed.
-const CHANGES: &str = "changes_not_available";
+/// The code of a change feed that is no table where it stands.
+const NO_TABLE: &str = "changes_no_table";
 
-/// Whether a text names a change feed.
-fn reads_changes(text: &str) -> bool {
-    let is_feed = |p: &Placeholder| matches!(p, Placeholder::Changes | Placeholder::ChangesOf(_));
-    sql::placeholders(text).is_ok_and(|found| found.iter().any(is_feed))
+fn no_table(feed: &str) -> String {
+    format!("{feed} stands for a table: name it in FROM or JOIN, and its columns by an alias")
+}
+
+/// Change feeds that a text names, but not as a table: as written, with their places.
+fn misplaced(this: &TableName, text: &str, tables: &[TableName]) -> Vec<(String, (usize, usize))> {
+    // A text that cannot be read is a finding already.
+    let placed = sql::placed(text).unwrap_or_default().into_iter();
+    let feeds = placed.filter_map(|(placeholder, at)| match placeholder {
+        Placeholder::Changes => Some((this.clone(), "{changes}".to_owned(), at)),
+        Placeholder::ChangesOf(input) => {
+            let written = format!("{{changes:{input}}}");
+            Some((input, written, at))
+        }
+        Placeholder::Watermark | Placeholder::WatermarkOf(_) | Placeholder::This => None,
+    });
+    let is_table = |input: &TableName| {
+        tables
+            .iter()
+            .any(|table| sql::fed_by(table).as_ref() == Some(input))
+    };
+    feeds
+        .filter(|(input, ..)| !is_table(input))
+        .map(|(_, written, at)| (written, at))
+        .collect()
 }
 
 /// A text whose placeholders are all bound to something, so that it can be parsed.
@@ -223,7 +249,7 @@ fn neutral(this: &TableName, text: &str) -> Result<String, SqlError> {
     let named = sql::placeholders(text)?
         .into_iter()
         .filter_map(|placeholder| match placeholder {
-            Placeholder::WatermarkOf(table) => Some((table, 0)),
+            Placeholder::WatermarkOf(table) | Placeholder::ChangesOf(table) => Some((table, 0)),
             _ => None,
         });
     let watermarks: BTreeMap<TableName, u64> = named.collect();
@@ -233,6 +259,7 @@ fn neutral(this: &TableName, text: &str) -> Result<String, SqlError> {
             this,
             watermark: Some(0),
             watermarks,
+            changes: Some(this),
         },
     )
 }
@@ -250,3 +277,5 @@ pub(crate) fn known_inputs<'a>(
 
 #[cfg(test)]
 mod codes;
+#[cfg(test)]
+mod feeds;

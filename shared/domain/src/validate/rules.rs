@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{File, about, known_inputs};
 use crate::{
     Finding, Materialized, Model, Project, Severity, Strategy, TableName,
+    project::Reads,
     sql::{self, Placeholder},
 };
 
@@ -15,6 +16,13 @@ pub(super) fn model(model: &Model, file: &mut File<'_>) {
     if model.name.is_landing() {
         let message = "the landing schema holds raw tables: put the model in another".to_owned();
         file.push(Severity::Error, "writes_landing", message, top);
+    }
+    if model.name.schema().starts_with(sql::FEED_PREFIX) {
+        let message = format!(
+            "schemas that begin with `{}` are change feeds",
+            sql::FEED_PREFIX
+        );
+        file.push(Severity::Error, "name_reserved", message, top);
     }
     if config.materialized == Materialized::Ephemeral && !model.asserts.is_empty() {
         let message = "an ephemeral model is never stored: there is nothing to check".to_owned();
@@ -48,10 +56,16 @@ pub(super) fn model(model: &Model, file: &mut File<'_>) {
         let message = "without a unique_key rows are only added: set one, or use append".to_owned();
         file.push(Severity::Warning, "missing_unique_key", message, top);
     }
-    if incremental && config.live && config.strategy == Strategy::Append && config.filter.is_none()
+    let placeholders = placeholders(model);
+    let reads_changes = placeholders.iter().any(|placed| is_feed(&placed.0));
+    if incremental
+        && config.live
+        && config.strategy == Strategy::Append
+        && config.filter.is_none()
+        && !reads_changes
     {
         let message = "it would append its whole input on every refresh: add \
-                       incremental_filter=WHERE _seq > {watermark}";
+                       incremental_filter=WHERE _seq > {watermark}, or read {changes}";
         file.push(
             Severity::Error,
             "live_append_needs_filter",
@@ -59,10 +73,9 @@ pub(super) fn model(model: &Model, file: &mut File<'_>) {
             top,
         );
     }
-    let placeholders = placeholders(model);
     // A live table or ephemeral model is refused as such already.
     let has_watermark = config.live && config.materialized != Materialized::View;
-    if placeholders.iter().any(is_watermark) && !has_watermark {
+    if placeholders.iter().any(|placed| is_watermark(&placed.0)) && !has_watermark {
         let message = "{watermark} has a value in live incremental models only".to_owned();
         file.push(
             Severity::Error,
@@ -70,6 +83,12 @@ pub(super) fn model(model: &Model, file: &mut File<'_>) {
             message,
             (model.sql_line, 1),
         );
+    }
+    if let Some((_, at)) = placeholders.iter().find(|placed| is_feed(&placed.0))
+        && !(config.live && incremental)
+    {
+        let message = "{changes} has rows in live incremental models only".to_owned();
+        file.push(Severity::Error, "changes_without_live", message, *at);
     }
 }
 
@@ -118,6 +137,7 @@ pub(crate) fn project(
 
 fn live(project: &Project, model: &Model, findings: &mut Vec<Finding>) {
     let reads = project.walk(model);
+    feeds(model, &reads, findings);
     let mut push = |severity, code, message| findings.push(about(model, severity, code, message));
     for batch in &reads.batch {
         let message =
@@ -128,10 +148,11 @@ fn live(project: &Project, model: &Model, findings: &mut Vec<Finding>) {
         let message = "nothing it reads is live: it never refreshes by itself".to_owned();
         push(Severity::Warning, "live_no_live_input", message);
     }
-    let placeholders = placeholders(model);
-    if !placeholders.iter().any(is_watermark) {
-        let message =
-            "it reads its whole input on every refresh: filter by _seq > {watermark}".to_owned();
+    let placeholders: Vec<Placeholder> = placeholders(model).into_iter().map(|p| p.0).collect();
+    if !placeholders.iter().any(|p| is_watermark(p) || is_feed(p)) {
+        let message = "it reads its whole input on every refresh: filter by _seq > {watermark}, \
+                       or read {changes}"
+            .to_owned();
         push(Severity::Warning, "live_not_incremental_read", message);
     }
     if reads.live.len() > 1 && placeholders.contains(&Placeholder::Watermark) {
@@ -150,6 +171,39 @@ fn live(project: &Project, model: &Model, findings: &mut Vec<Finding>) {
             let message = format!("`{input}` is no live input of this model");
             push(Severity::Error, "watermark_unknown_input", message);
         }
+    }
+}
+
+/// A change feed is that of a live input, named when there are several.
+fn feeds(model: &Model, reads: &Reads, findings: &mut Vec<Finding>) {
+    for (placeholder, (line, column)) in placeholders(model) {
+        let (code, message) = match placeholder {
+            Placeholder::Changes if reads.live.len() != 1 => {
+                let names: Vec<String> = reads.live.iter().map(ToString::to_string).collect();
+                let message = match names.first() {
+                    Some(first) => format!(
+                        "several live inputs ({}): name one, {{changes:{first}}}",
+                        names.join(", ")
+                    ),
+                    None => "{changes} does not say whose: name the input, {changes:schema.table}"
+                        .to_owned(),
+                };
+                ("changes_ambiguous", message)
+            }
+            // Of a table that does not exist this is said already.
+            Placeholder::ChangesOf(input)
+                if !reads.live.contains(&input) && !reads.unknown.contains(&input) =>
+            {
+                let message = format!(
+                    "`{input}` has no change feed: only landing tables and live incremental models do"
+                );
+                ("changes_unknown_input", message)
+            }
+            _ => continue,
+        };
+        let mut finding = about(model, Severity::Error, code, message);
+        (finding.line, finding.column) = (line, column);
+        findings.push(finding);
     }
 }
 
@@ -173,13 +227,25 @@ fn at_name(
     finding
 }
 
-fn placeholders(model: &Model) -> Vec<Placeholder> {
+/// Placeholders with their places in the file; those of the filter are at its top, where directives are.
+fn placeholders(model: &Model) -> Vec<(Placeholder, (usize, usize))> {
     // Both texts were split into tokens before: an error here was a finding there.
-    let mut found = sql::placeholders(&model.sql).unwrap_or_default();
+    let mut found = sql::placed(&model.sql).unwrap_or_default();
+    for (_, (line, _)) in &mut found {
+        *line += model.sql_line.saturating_sub(1);
+    }
     if let Some(filter) = &model.config.filter {
-        found.extend(sql::placeholders(filter).unwrap_or_default());
+        let of_filter = sql::placeholders(filter).unwrap_or_default().into_iter();
+        found.extend(of_filter.map(|placeholder| (placeholder, (1, 1))));
     }
     found
+}
+
+fn is_feed(placeholder: &Placeholder) -> bool {
+    matches!(
+        placeholder,
+        Placeholder::Changes | Placeholder::ChangesOf(_)
+    )
 }
 
 fn is_watermark(placeholder: &Placeholder) -> bool {

@@ -107,6 +107,10 @@ impl Tables for Unasked {
         unreachable!("ingest scans nothing")
     }
 
+    async fn changes(&self, _: &ports::feed::Between) -> Result<ports::feed::Changes> {
+        unreachable!("ingest follows nothing")
+    }
+
     async fn schema(&self, _: &Pin) -> Result<arrow::datatypes::SchemaRef> {
         unreachable!("ingest reads no schema")
     }

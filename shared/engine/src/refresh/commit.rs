@@ -158,11 +158,15 @@ fn consumed<'a>(job: &'a Job<'_>, loaded: &'a Loaded) -> impl Iterator<Item = Wr
     loaded
         .inputs
         .iter()
-        .filter(|input| input.to != input.consumed)
+        .filter(|input| input.to != input.consumed || input.snapshot != input.from)
         .map(|input| {
             let key = load::consumed(&job.model.name, &input.table);
             let expect = loaded.items.expect(&key);
-            Write::put(key, &Consumed { position: input.to }, expect)
+            let consumed = Consumed {
+                position: input.to,
+                snapshot: input.snapshot.clone(),
+            };
+            Write::put(key, &consumed, expect)
         })
 }
 

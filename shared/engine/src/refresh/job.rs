@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use domain::{
     Materialized, Model, Position, Project, TableName,
-    items::{Control, Head, ModelState},
+    items::{Consumed, Control, Head, ModelState, Snapshot},
 };
 use ports::{Result, state::Key};
 
@@ -71,6 +71,14 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// The same build, from nothing.
+    pub(crate) fn rebuilt(&self) -> Self {
+        Self {
+            reason: Reason::Full,
+            ..self.clone()
+        }
+    }
+
     /// Keys of every item the build looks at.
     fn keys(&self) -> Vec<Key> {
         let name = &self.model.name;
@@ -129,6 +137,10 @@ pub(crate) struct Input {
     pub(crate) to: Position,
     /// Whether it is a landing table.
     pub(crate) landing: bool,
+    /// The snapshot of a model that was consumed; none when there was none, or before it was remembered.
+    pub(crate) from: Option<Snapshot>,
+    /// The snapshot of a model that is read.
+    pub(crate) snapshot: Option<Snapshot>,
 }
 
 impl Input {
@@ -164,14 +176,19 @@ impl Loaded {
         let mut inputs = Vec::with_capacity(job.inputs.len());
         for table in &job.inputs {
             let head = items.head(table)?;
-            let consumed = items.consumed(name, table)?.position;
+            let Consumed {
+                position: consumed,
+                snapshot: from,
+            } = items.consumed(name, table)?;
             let to = job.reach(table, head.as_ref(), consumed);
-            let landing = head.is_none_or(|head| head.snapshot.is_none());
+            let snapshot = head.and_then(|head| head.snapshot);
             inputs.push(Input {
                 table: table.clone(),
                 consumed,
                 to,
-                landing,
+                landing: snapshot.is_none(),
+                from,
+                snapshot,
             });
         }
         let head = items.head(name)?;

@@ -16,6 +16,7 @@ use ports::{
 use super::{
     checks::Check,
     events,
+    feeds::{self, Feeds},
     job::{Job, Loaded, Reason, is_live},
 };
 use crate::{
@@ -78,8 +79,18 @@ pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Resul
 
 /// The change whose rows are the query's.
 async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Change> {
-    let mut text = text(job, loaded)?;
-    let catalog = catalog(job, world, loaded, &text)?;
+    let (mut text, rebuilt) = (text(job, loaded)?, job.rebuilt());
+    let mut job = job;
+    let feeds = match feeds::read(world, job, loaded, &text).await? {
+        Some(feeds) => feeds,
+        None => {
+            job = &rebuilt;
+            text = self::text(job, loaded)?;
+            let feeds = feeds::read(world, job, loaded, &text).await?;
+            feeds.unwrap_or_default()
+        }
+    };
+    let catalog = catalog(job, world, loaded, &text, feeds)?;
     if job.reason == Reason::Full && loaded.is_built() && is_merge(job.model) {
         text = newest(world, text, &job.model.config.unique_key, &catalog).await?;
     }
@@ -120,10 +131,15 @@ fn text(job: &Job<'_>, loaded: &Loaded) -> Result<String> {
         [only] => Some(mark(only.consumed.sequence)),
         _ => None,
     };
+    let changes = match loaded.inputs.as_slice() {
+        [only] => Some(&only.table),
+        _ => None,
+    };
     let bindings = Bindings {
         this: &model.name,
         watermark,
         watermarks,
+        changes,
     };
     let filtered = is_filtered(model, loaded.is_built() && !fresh);
     sql::text(model, &bindings, filtered).map_err(|error| pins::unreadable(&model.file, error))
@@ -153,16 +169,6 @@ fn available(model: &Model) -> Result<()> {
         && model.config.strategy == Strategy::Auto
     {
         return refuse("incremental_strategy=auto");
-    }
-    let changes = |text: &str| {
-        sql::placeholders(text).is_ok_and(|found| {
-            found
-                .iter()
-                .any(|p| matches!(p, Placeholder::Changes | Placeholder::ChangesOf(_)))
-        })
-    };
-    if changes(&model.sql) || model.config.filter.as_deref().is_some_and(changes) {
-        return refuse("the change feed {changes}");
     }
     Ok(())
 }
@@ -211,9 +217,17 @@ fn apply(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Apply> {
 }
 
 /// Pins all that the text reads, at the positions this build consumes (**C-1**).
-fn catalog(job: &Job<'_>, world: &World, loaded: &Loaded, text: &str) -> Result<Catalog> {
+fn catalog(
+    job: &Job<'_>,
+    world: &World,
+    loaded: &Loaded,
+    text: &str,
+    feeds: Feeds,
+) -> Result<Catalog> {
     let project = &world.project;
-    let reads = Reads::of(project, pins::tables(&job.model.file, text)?)?;
+    let mut named = pins::tables(&job.model.file, text)?;
+    named.retain(|name| !feeds.contains_key(name));
+    let reads = Reads::of(project, named)?;
     let mut pinned = Vec::with_capacity(reads.tables.len());
     for table in &reads.tables {
         let input = loaded.inputs.iter().find(|input| input.table == *table);
@@ -227,7 +241,10 @@ fn catalog(job: &Job<'_>, world: &World, loaded: &Loaded, text: &str) -> Result<
         let limit = input.map(|input| input.to.sequence);
         pinned.push(pins::pin(project, table, head.as_ref(), limit)?);
     }
-    Ok(reads.catalog(pinned))
+    Ok(Catalog {
+        feeds,
+        ..reads.catalog(pinned)
+    })
 }
 
 /// Runs the assertions on the staged table, if they are due. `None`: not checked.

@@ -16,6 +16,7 @@ use engine::World;
 use futures::{StreamExt, TryStreamExt, stream};
 use ports::{
     Error, Kind, Landing, Query, Result, State, Tables,
+    feed::{Between, Changes},
     landing::{Advanced, Append, Appended},
     query::{Catalog, Statement},
     state::{Expect, Key, Write, pack},
@@ -229,6 +230,10 @@ impl Tables for Lake {
     }
 
     async fn scan(&self, _: &Pin, _: u64) -> Result<Scan> {
+        unused()
+    }
+
+    async fn changes(&self, _: &Between) -> Result<Changes> {
         unused()
     }
 

@@ -22,6 +22,10 @@ pub(crate) struct Limits {
     pub delete_files: usize,
     /// Small manifests a table may have.
     pub manifests: usize,
+    /// Bytes of changed rows kept in memory, for each side of a comparison; more are read again.
+    pub feed_bytes: usize,
+    /// Changed rows compared in one pass.
+    pub feed_rows: u64,
     /// Snapshots that stay in the metadata; older ones expire, their files are left to the sweep.
     pub snapshots: usize,
 }
@@ -38,6 +42,8 @@ impl Default for Limits {
             fold_bytes: 16 << 20,
             delete_files: 8,
             manifests: 16,
+            feed_bytes: 16 << 20,
+            feed_rows: 512 << 10,
             snapshots: 50,
         }
     }

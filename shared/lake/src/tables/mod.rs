@@ -11,6 +11,7 @@
 
 mod bounds;
 mod cache;
+mod changes;
 mod columns;
 mod commit;
 mod compact;
@@ -52,6 +53,7 @@ use domain::{
 };
 use ports::{
     Chance, Clock, Objects, Result, State, Tables,
+    feed::{Between, Changes},
     state::Key,
     tables::{Change, Pin, Scan, Staged},
 };
@@ -150,6 +152,10 @@ impl Tables for Lake {
             }
             Pin::Model { table, snapshot } => Ok(self.table(table, snapshot).await?.scan()),
         }
+    }
+
+    async fn changes(&self, between: &Between) -> Result<Changes> {
+        changes::changes(self, between).await
     }
 
     async fn schema(&self, pin: &Pin) -> Result<SchemaRef> {

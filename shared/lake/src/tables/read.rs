@@ -8,13 +8,14 @@ use object_store::{ObjectStoreExt, path::Path};
 use parquet::{
     arrow::{
         ParquetRecordBatchStreamBuilder, ProjectionMask,
-        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection},
         async_reader::{AsyncFileReader, ParquetRecordBatchStream},
     },
     errors::ParquetError,
-    file::metadata::{ParquetMetaData, ParquetMetaDataReader},
+    file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader},
 };
 use ports::{Error, Kind, Objects, Result, tables::FilePart};
+use roaring::RoaringTreemap;
 
 use super::cache::Cache;
 
@@ -60,6 +61,23 @@ impl Readable {
         })
     }
 
+    /// As [`open`](Self::open), and knows where its pages are, so that few rows cost few pages.
+    pub(crate) async fn open_paged(
+        objects: &Objects,
+        footers: &Footers,
+        part: Arc<FilePart>,
+    ) -> Result<Self> {
+        let paged = |footer: &Arc<ParquetMetaData>| footer.offset_index().is_some();
+        if !footers.get(&part.path).as_ref().is_some_and(paged) {
+            let options =
+                ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
+            let mut reader = reader(objects, &part);
+            let footer = reader.get_metadata(Some(&options)).await;
+            footers.put(part.path.clone(), footer.map_err(|e| failed(&part, e))?);
+        }
+        Self::open(objects, footers, part).await
+    }
+
     /// The file.
     pub(crate) fn part(&self) -> &FilePart {
         &self.part
@@ -97,6 +115,47 @@ impl Readable {
             .build()
             .map_err(|e| failed(&self.part, e))
     }
+
+    /// Reads columns (as [`stream`](Self::stream)) of rows, by number.
+    pub(crate) fn pick(
+        &self,
+        columns: &[usize],
+        rows: &RoaringTreemap,
+        batch_rows: usize,
+    ) -> Result<ParquetRecordBatchStream<FileReader>> {
+        let total = self.footer.metadata().file_metadata().num_rows();
+        let beyond = rows
+            .max()
+            .is_some_and(|last| i64::try_from(last).is_ok_and(|l| l >= total));
+        if beyond {
+            let why = format!("it has {total} rows, and rows beyond them are named");
+            return Err(Error::new(Kind::Corrupt, "read data file", &self.part.path).because(why));
+        }
+        let selection =
+            RowSelection::from_consecutive_ranges(runs(rows), usize::try_from(total).unwrap_or(0));
+        let mask = ProjectionMask::roots(self.footer.parquet_schema(), columns.iter().copied());
+        let reader = reader(&self.objects, &self.part);
+        ParquetRecordBatchStreamBuilder::new_with_metadata(reader, self.footer.clone())
+            .with_projection(mask)
+            .with_row_selection(selection)
+            .with_batch_size(batch_rows)
+            .build()
+            .map_err(|e| failed(&self.part, e))
+    }
+}
+
+/// Rows as ranges of neighbours.
+fn runs(rows: &RoaringTreemap) -> impl Iterator<Item = Range<usize>> + '_ {
+    let index = |row: u64| usize::try_from(row).unwrap_or(usize::MAX);
+    let mut rows = rows.iter().peekable();
+    std::iter::from_fn(move || {
+        let first = rows.next()?;
+        let mut end = first + 1;
+        while rows.next_if_eq(&end).is_some() {
+            end += 1;
+        }
+        Some(index(first)..index(end))
+    })
 }
 
 /// Ranges of one object.

@@ -1,5 +1,6 @@
 //! The query engine over a lake in memory.
 
+mod feeds;
 mod limits;
 mod names;
 mod reading;

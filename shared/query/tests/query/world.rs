@@ -21,6 +21,7 @@ use futures::TryStreamExt;
 use object_store::{ObjectStoreExt, memory::InMemory};
 use ports::{
     Error, Kind, Query, Result, Tables,
+    feed::{Between, Changes},
     query::{Catalog, Statement},
     tables::{Bounds, Change, FilePart, Part, Pin, Scan, Staged},
 };
@@ -55,6 +56,10 @@ impl Tables for FakeTables {
     async fn scan(&self, pin: &Pin, after: u64) -> Result<Scan> {
         self.asked.lock().expect("lock").push(after);
         self.find(pin.table())
+    }
+
+    async fn changes(&self, between: &Between) -> Result<Changes> {
+        Err(Error::new(Kind::NotFound, "compare", between.to.table()))
     }
 
     async fn schema(&self, pin: &Pin) -> Result<SchemaRef> {

@@ -28,7 +28,7 @@ impl Dice {
     }
 }
 
-fn schema() -> SchemaRef {
+pub(super) fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("k", DataType::Int64, true),
         Field::new("name", DataType::Utf8, true),
@@ -38,7 +38,7 @@ fn schema() -> SchemaRef {
     ]))
 }
 
-fn batch(dice: &mut Dice, next: &mut i64, rows: u64) -> RecordBatch {
+pub(super) fn batch(dice: &mut Dice, next: &mut i64, rows: u64) -> RecordBatch {
     let names = [
         None,
         Some(""),

@@ -1,5 +1,6 @@
 //! Tables over memory: what is read after any history is what a naive table would hold.
 
+mod changes;
 mod event_rules;
 mod events;
 mod evolution;
