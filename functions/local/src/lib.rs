@@ -13,7 +13,10 @@ pub mod screen;
 pub mod tables;
 pub mod world;
 
-use std::{io, process::ExitCode};
+use std::{
+    io::{self, IsTerminal},
+    process::ExitCode,
+};
 
 use tracing_subscriber::EnvFilter;
 
@@ -61,5 +64,6 @@ fn log(verbose: u8) {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
         .try_init();
 }

@@ -60,6 +60,10 @@ pub struct Head {
     pub position: Position,
     /// Rows in the table.
     pub rows: u64,
+    /// The commit that last replaced every row of a model by a rebuild; 0 when none did. Who consumed less than this many
+    /// commits has read rows that may never have been.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rebuilt: u64,
     /// When the last commit was made.
     pub advanced_at: Timestamp,
     /// Columns of a landing table without the sequence; empty for models, whose snapshot has them.
@@ -68,6 +72,11 @@ pub struct Head {
     /// The current snapshot of a model table; none for landing tables.
     #[serde(default)]
     pub snapshot: Option<Snapshot>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A column of a landing table.

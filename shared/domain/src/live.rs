@@ -38,7 +38,8 @@ impl Default for LiveSettings {
             enabled: true,
             min_interval: Duration::from_secs(1),
             debounce: Duration::from_millis(200),
-            max_latency: Duration::from_secs(5),
+            // Under steady traffic no burst ever settles: this is then how long models lag behind.
+            max_latency: Duration::from_millis(500),
             poll_interval: Duration::from_secs(5),
             log_interval: Duration::from_secs(60),
             backoff_base: Duration::from_secs(2),

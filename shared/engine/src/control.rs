@@ -90,7 +90,7 @@ pub async fn advance(world: &World, table: &TableName) -> Result<Advanced> {
     let Some(advanced) = world.landing.advance(table, world.clock.now()).await? else {
         let error = Error::new(Kind::NotFound, "advance table", table);
         return Err(error.because(format!(
-            "there is neither a table nor an object under `landing/{}/incoming/`",
+            "there is neither a table nor an object under `landing/{}/incoming/` of the warehouse",
             table.name()
         )));
     };

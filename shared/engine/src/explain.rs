@@ -14,7 +14,7 @@ use crate::{
     World, cycle,
     known::Known,
     pins,
-    refresh::job::{Input, Job, Loaded, Reason, is_live},
+    refresh::job::{Input, Job, Loaded, Reason, is_edited, is_live},
 };
 
 /// What would happen to one model.
@@ -76,10 +76,17 @@ async fn step(
 ) -> Result<Step> {
     let job = Job::new(&world.project, model, None, Reason::Batch);
     let loaded = Loaded::read(world, &job).await?;
-    let (action, reason) = match decisions.get(&model.name) {
+    let (action, mut reason) = match decisions.get(&model.name) {
         Some(decision) if is_live(model) => live(decision, &loaded),
         Some(_) | None => batch(&job, &loaded),
     };
+    if is_live(model) && loaded.is_built() && is_edited(&loaded.state, model) {
+        let name = &model.name;
+        reason.push_str(&format!(
+            "; edited since its rows were built: new rows follow the new definition, `headwater run {name} --full` \
+             applies it to all"
+        ));
+    }
     Ok(Step {
         model: model.name.clone(),
         action,
@@ -94,6 +101,9 @@ fn live(decision: &Decision, loaded: &Loaded) -> (&'static str, String) {
         Decision::Idle if loaded.is_built() => ("idle", String::from("caught up")),
         Decision::Idle => ("idle", String::from("its inputs have not advanced yet")),
         Decision::Hold(hold) => ("held", held(hold, &loaded.state)),
+        Decision::Refresh if loaded.is_outdated() => {
+            ("rebuild", String::from("an input was rebuilt"))
+        }
         Decision::Refresh if loaded.is_built() => ("refresh", ahead(loaded)),
         Decision::Refresh => ("create", String::from("never built")),
         Decision::After(other) if loaded.is_built() => ("refresh", format!("after {other}")),

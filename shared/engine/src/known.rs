@@ -158,6 +158,7 @@ impl Known {
                 landing: head.is_none_or(|head| head.snapshot.is_none()),
                 from: None,
                 snapshot: None,
+                rebuilt: false,
             }
         };
         inputs.map(input).collect()

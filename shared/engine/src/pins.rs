@@ -140,7 +140,9 @@ pub(crate) fn pin(
 pub(crate) fn missing(project: &Project, table: &TableName) -> Error {
     let error = Error::new(Kind::NotFound, "read table", table);
     if project.models.contains_key(table) {
-        return error.because("the model has not been built yet");
+        return error.because(
+            "the model has not been built yet: `headwater run` or the live runner builds it",
+        );
     }
     match project.nearest(&table.to_string()) {
         Some(near) => error.because(format!("there is no such table; did you mean `{near}`?")),

@@ -78,6 +78,8 @@ struct Inner {
     world: World,
     feed: Mutex<Feed>,
     status: Mutex<RunnerStatus>,
+    /// Files of the project that changed since it was read.
+    changed: Mutex<Vec<String>>,
     /// Somebody wants a cycle soon.
     wake: Notify,
     /// Whether a loop runs, in the background or in the foreground.
@@ -100,6 +102,7 @@ impl Runner {
             world,
             feed: Mutex::new(Feed::new()),
             status: Mutex::default(),
+            changed: Mutex::default(),
             wake: Notify::new(),
             running: watch::Sender::new(false),
             background: Mutex::default(),
@@ -154,8 +157,14 @@ impl Runner {
     pub fn status(&self) -> RunnerStatus {
         RunnerStatus {
             running: self.is_running(),
+            changed_files: lock(&self.inner.changed).clone(),
             ..lock(&self.inner.status).clone()
         }
+    }
+
+    /// Tells which files of the project changed since it was read.
+    pub fn set_changed(&self, files: Vec<String>) {
+        *lock(&self.inner.changed) = files;
     }
 
     /// Events after number `after` that are still remembered (the last 1,000), and the feed of those to come.

@@ -19,7 +19,7 @@ use crate::{
     World,
     known::Known,
     load::{self, Items},
-    refresh::lag,
+    refresh::{job::is_edited, lag},
 };
 
 /// Models whose lag is looked up at the same time.
@@ -32,8 +32,8 @@ const PAGE: usize = 1_000;
 pub struct Status {
     /// RFC 3339.
     pub now: String,
-    /// The runner of this process.
-    pub runner: RunnerStatus,
+    /// The runner of the process that answers; none when it has none, as a command has.
+    pub runner: Option<RunnerStatus>,
     /// The `live:` settings, durations in seconds.
     pub settings: BTreeMap<&'static str, serde_json::Value>,
     /// Live incremental models, in DAG order.
@@ -55,6 +55,8 @@ pub struct RunnerStatus {
     pub last_cycle_at: Option<String>,
     /// What stopped the last cycle short, if anything.
     pub last_error: Option<String>,
+    /// Files of the project that changed since it was read: what they say now is not what runs.
+    pub changed_files: Vec<String>,
 }
 
 /// One live model.
@@ -94,6 +96,8 @@ pub struct ModelStatus {
     pub last_error: Option<String>,
     /// Seconds until the next retry; none when not failing.
     pub retry_in_seconds: Option<f64>,
+    /// Whether its definition is another one than its rows were built from: new rows follow the new one.
+    pub edited: bool,
     /// Warn-severity assertions that failed in the last refresh.
     pub warnings: Vec<String>,
 }
@@ -117,7 +121,7 @@ pub struct SourceStatus {
 ///
 /// # Errors
 /// `Unavailable` or `Corrupt` from the state store.
-pub async fn status(world: &World, runner: RunnerStatus) -> Result<Status> {
+pub async fn status(world: &World, runner: Option<RunnerStatus>) -> Result<Status> {
     let known = Known::load(world).await?;
     let sources = sources(world).await?;
     let now = world.clock.now();
@@ -160,6 +164,8 @@ async fn one(
     let (status, waiting_on) = word.cloned().unwrap_or(("live", None));
     let state = known.states.get(model).cloned().unwrap_or_default();
     let head = known.heads.get(model);
+    let definition = world.project.models.get(model);
+    let edited = definition.is_some_and(|model| is_edited(&state, model));
     Ok(ModelStatus {
         model: model.clone(),
         status,
@@ -183,6 +189,7 @@ async fn one(
             .collect(),
         consecutive_failures: state.failures,
         last_error: state.last_error,
+        edited,
         retry_in_seconds: state.retry_at.map(|at| at.since(now).as_secs_f64()),
         warnings: state.warnings,
     })

@@ -50,7 +50,10 @@ impl Settings {
         text: &str,
         vars: &BTreeMap<String, String>,
     ) -> Result<Self, Vec<Complaint>> {
-        let project = std::path::absolute(project).unwrap_or_else(|_| project.to_owned());
+        // One project has one name for its folder, whichever way it is reached: Iceberg keeps absolute paths.
+        let project = std::fs::canonicalize(project)
+            .or_else(|_| std::path::absolute(project))
+            .unwrap_or_else(|_| project.to_owned());
         let mut reader = Reader::new(vars);
         let root = match tree::parse(FILE, text) {
             Ok(root) => root,

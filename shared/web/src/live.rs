@@ -18,7 +18,7 @@ use crate::{
 /// `GET /api/live/status`.
 pub(crate) async fn status(State(shared): State<Shared>) -> Answer<Json<status::Status>> {
     Ok(Json(
-        status::status(&shared.world, shared.runner.status()).await?,
+        status::status(&shared.world, Some(shared.runner.status())).await?,
     ))
 }
 

@@ -56,7 +56,7 @@ pub(crate) async fn count(State(shared): State<Shared>, request: Request, next: 
 
 /// `GET /metrics`.
 pub(crate) async fn metrics(State(shared): State<Shared>) -> Answer<Response> {
-    let status = status::status(&shared.world, shared.runner.status()).await?;
+    let status = status::status(&shared.world, Some(shared.runner.status())).await?;
     let requests = shared
         .counters
         .requests
@@ -73,7 +73,7 @@ pub(crate) async fn metrics(State(shared): State<Shared>) -> Answer<Response> {
 
 fn render(status: &Status, requests: &BTreeMap<Labels, Served>) -> String {
     let mut page = Page::default();
-    let runner = &status.runner;
+    let runner = status.runner.clone().unwrap_or_default();
     page.plain(
         "headwater_runner_running",
         "gauge",

@@ -330,8 +330,7 @@ impl Replay {
     }
 
     async fn status(&self) -> Result<Status> {
-        let runner = engine::status::RunnerStatus::default();
-        engine::status::status(&self.lab.world, runner)
+        engine::status::status(&self.lab.world, None)
             .await
             .map_err(|e| rows::chain(&e))
     }

@@ -7,7 +7,7 @@ use engine::{
     World, control,
     cycle::{self, Silent},
     runner::{self, Event, Numbered, Runner},
-    status::{self, RunnerStatus},
+    status,
 };
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
@@ -16,7 +16,7 @@ use super::{Context, interrupted, named, print_json, run};
 use crate::{
     cli::Control,
     failure::Failure,
-    screen::{Canvas, is_terminal, say},
+    screen::{Canvas, counted, is_terminal, say},
     tables, world,
 };
 
@@ -36,6 +36,12 @@ pub(super) async fn foreground(context: &Context) -> Result<(), Failure> {
     let world = world::open_sound(&context.settings()?)?;
     require_live(&world)?;
     let runner = Runner::new(world.clone());
+    if !context.json && !is_terminal() {
+        say(&format!(
+            "live runner on: {}; Ctrl-C ends",
+            counted(world.project.live().count() as u64, "model")
+        ))?;
+    }
     let shown = async {
         if is_terminal() && !context.json {
             table(&world, &runner).await
@@ -63,12 +69,13 @@ fn require_live(world: &World) -> Result<(), Failure> {
 async fn table(world: &World, runner: &Runner) -> Result<(), Failure> {
     let mut canvas = Canvas::default();
     loop {
-        let now = status::status(world, runner.status()).await?;
+        let now = status::status(world, Some(runner.status())).await?;
         let mut block = tables::models(&now).to_string();
         for trouble in tables::troubles(&now) {
             block.push_str(&format!("\nerror: {trouble}"));
         }
-        block.push_str(&format!("\n{} cycles; Ctrl-C ends", now.runner.cycles));
+        let cycles = now.runner.map_or(0, |runner| runner.cycles);
+        block.push_str(&format!("\n{cycles} cycles; Ctrl-C ends"));
         canvas.draw(&block)?;
         tokio::time::sleep(FRAME).await;
     }
@@ -118,7 +125,14 @@ pub(super) async fn control(context: &Context, what: Control) -> Result<(), Fail
         Control::Refresh { model } => {
             let model = named(&model)?;
             control::refresh_now(&world, &model).await?;
-            let line = format!("{model} is refreshed at the next cycle of the runner");
+            let status = status::status(&world, None).await?;
+            let paused = status.models.iter().any(|m| m.model == model && m.paused);
+            let line = match paused {
+                true => format!(
+                    "{model} is paused: it is refreshed once it is resumed (`headwater live resume {model}`)"
+                ),
+                false => format!("{model} is refreshed at the next cycle of the runner"),
+            };
             answer(
                 context,
                 &json!({ "model": model, "status": "scheduled" }),
@@ -159,7 +173,7 @@ async fn paused(
 }
 
 async fn show_status(context: &Context, world: &World) -> Result<(), Failure> {
-    let status = status::status(world, RunnerStatus::default()).await?;
+    let status = status::status(world, None).await?;
     if context.json {
         return print_json(&status);
     }

@@ -1,6 +1,13 @@
 //! `headwater serve`: HTTP and the live runner in one process.
 
-use std::{future::IntoFuture, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::IntoFuture,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::serve::ListenerExt;
 use engine::runner::Runner;
@@ -16,6 +23,8 @@ use crate::{failure::Failure, screen::say, world};
 /// How long open requests may take to end once the program is asked to. Event feeds never end by
 /// themselves.
 const GRACE: Duration = Duration::from_secs(2);
+/// Between two looks at the files of the project.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Serves a project until interrupted.
 pub(super) async fn serve(context: &Context, listen: SocketAddr) -> Result<(), Failure> {
@@ -54,14 +63,51 @@ pub(super) async fn serve(context: &Context, listen: SocketAddr) -> Result<(), F
         runner: runner.clone(),
         settings: Arc::new(settings),
     };
+    let watching = tokio::spawn(watch(context.project.clone(), runner.clone()));
     let stop = CancellationToken::new();
     let server = tokio::spawn(answer(listener, app, stop.clone()));
     interrupted().await;
     stop.cancel();
+    watching.abort();
     // Whoever is cut off here has no answer yet, and sends again.
     let _ = tokio::time::timeout(GRACE, server).await;
     runner.stop().await;
     Ok(())
+}
+
+/// Tells when files of the project change: models and settings are read once, at the start.
+async fn watch(project: PathBuf, runner: Runner) {
+    let files = || {
+        let mut files: BTreeMap<String, String> =
+            settings::model_files(&project).ok()?.into_iter().collect();
+        if let Ok(text) = std::fs::read_to_string(project.join(settings::FILE)) {
+            files.insert(settings::FILE.to_owned(), text);
+        }
+        Some(files)
+    };
+    let Some(first) = files() else { return };
+    let mut told = Vec::new();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        // A file that cannot be read now is being written; the next look finds it.
+        let Some(now) = files() else { continue };
+        let names: BTreeSet<&String> = first.keys().chain(now.keys()).collect();
+        let changed: Vec<String> = names
+            .into_iter()
+            .filter(|name| first.get(*name) != now.get(*name))
+            .cloned()
+            .collect();
+        if changed != told {
+            if !changed.is_empty() {
+                tracing::warn!(
+                    "{} changed since the start: restart `serve` to use what is there now",
+                    changed.join(", ")
+                );
+            }
+            runner.set_changed(changed.clone());
+            told = changed;
+        }
+    }
 }
 
 /// Takes an address.

@@ -6,3 +6,4 @@
 
 SELECT order_id, region, amount, status, received_at AS changed_at, _seq
 FROM bronze.orders
+WHERE order_id IS NOT NULL

@@ -99,11 +99,14 @@ pub fn parse(sql: &str) -> Result<Statement, SqlError> {
     let statement = parser
         .parse_statement()
         .map_err(|error| from_parser(error, end))?;
-    while parser.consume_token(&Token::SemiColon) {}
+    let mut ended = false;
+    while parser.consume_token(&Token::SemiColon) {
+        ended = true;
+    }
     let next = parser.peek_token();
     match next.token {
         Token::EOF => {}
-        Token::Word(_) => {
+        Token::Word(_) if ended => {
             return Err(SqlError::at(
                 next.span.start,
                 "one statement at a time: it ends before this",
@@ -112,7 +115,9 @@ pub fn parse(sql: &str) -> Result<Statement, SqlError> {
         other => {
             return Err(SqlError::at(
                 next.span.start,
-                format!("`{other}` is not expected here"),
+                format!(
+                    "`{other}` is not expected here; is a keyword or a comma before it missing or misspelt?"
+                ),
             ));
         }
     }

@@ -17,6 +17,9 @@ use super::{
 };
 use crate::World;
 
+/// The column of a webhook table that holds the event.
+const PAYLOAD: &str = "payload";
+
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileFormat {
@@ -94,7 +97,9 @@ pub async fn file(
         )
     })?;
     let (_, bytes_total) = load::open(path)?;
-    let mut chunks = load::start(path, format, columns(world, table).await?);
+    let known = columns(world, table).await?;
+    let webhook = is_webhook(&known);
+    let mut chunks = load::start(path, format, known);
     let mut loaded = FileLoaded::default();
     let mut done = Progress {
         bytes_total,
@@ -110,12 +115,33 @@ pub async fn file(
                 format!("line {}: {}", first.line, first.reason),
             ));
         }
+        if let Some(rows) = &chunk.rows
+            && webhook
+            && rows.schema().column_with_name(PAYLOAD).is_none()
+        {
+            return Err(invalid(
+                path,
+                format!(
+                    "{table} holds webhook events, whose fields are read from `{PAYLOAD}`, a column the file does not have; \
+                     load it into another table with --table, or post it: \
+                     curl -H 'content-type: application/x-ndjson' --data-binary @FILE URL/api/ingest/webhook/{}",
+                    table.name()
+                ),
+            ));
+        }
         done.bytes_done = chunk.bytes;
         store(world, table, path, chunk, &mut loaded).await?;
         done.rows = loaded.rows;
         progress(done);
     }
     Ok(loaded)
+}
+
+/// Whether a table with these columns holds webhook events.
+fn is_webhook(columns: &[Column]) -> bool {
+    ["id", "received_at", PAYLOAD]
+        .iter()
+        .all(|name| columns.iter().any(|column| column.name == *name))
 }
 
 /// Columns the table has.

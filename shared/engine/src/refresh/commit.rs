@@ -51,14 +51,22 @@ pub(crate) async fn commit(
     let Made {
         staged,
         quarantined,
+        rebuilt,
         ..
     } = made;
     let position = published(loaded, &staged);
     let mut writes = staged.writes;
     if staged.changed {
+        // Nobody has read anything of a table's first rows, so they replace nothing.
+        let rebuilt = match (&loaded.head, rebuilt && is_live(job.model)) {
+            (Some(_), true) => position.commits,
+            (Some(head), false) => head.rebuilt,
+            (None, _) => 0,
+        };
         let head = Head {
             position,
             rows: staged.rows,
+            rebuilt,
             advanced_at: now,
             columns: Vec::new(),
             snapshot: Some(staged.snapshot),
@@ -212,7 +220,13 @@ fn succeeded(
         last_duration_ms: Some(millis(now.since(times.began))),
         asserted_at,
         warnings,
-        built_from: Some(digest(job.model)),
+        built_from: match &before.built_from {
+            // Rows of earlier definitions stay until a rebuild.
+            Some(first) if is_live(job.model) && loaded.is_built() && !made.rebuilt => {
+                Some(first.clone())
+            }
+            _ => Some(digest(job.model)),
+        },
     }
 }
 

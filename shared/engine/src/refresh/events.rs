@@ -88,6 +88,7 @@ pub(super) fn bury(world: &World, loaded: &Loaded, staged: &Tombstones) -> Resul
             commits,
         },
         rows: staged.rows,
+        rebuilt: 0,
         advanced_at: world.clock.now(),
         columns: Vec::new(),
         snapshot: Some(staged.snapshot.clone()),

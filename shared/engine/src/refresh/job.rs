@@ -141,6 +141,8 @@ pub(crate) struct Input {
     pub(crate) from: Option<Snapshot>,
     /// The snapshot of a model that is read.
     pub(crate) snapshot: Option<Snapshot>,
+    /// Whether all its rows were replaced since they were consumed: a watermark says nothing about them.
+    pub(crate) rebuilt: bool,
 }
 
 impl Input {
@@ -181,6 +183,9 @@ impl Loaded {
                 snapshot: from,
             } = items.consumed(name, table)?;
             let to = job.reach(table, head.as_ref(), consumed);
+            let rebuilt = head
+                .as_ref()
+                .is_some_and(|head| consumed.commits > 0 && consumed.commits < head.rebuilt);
             let snapshot = head.and_then(|head| head.snapshot);
             inputs.push(Input {
                 table: table.clone(),
@@ -189,6 +194,7 @@ impl Loaded {
                 landing: snapshot.is_none(),
                 from,
                 snapshot,
+                rebuilt,
             });
         }
         let head = items.head(name)?;
@@ -234,6 +240,17 @@ impl Loaded {
         model.config.materialized == Materialized::Table
             && self.state.built_from.as_ref() != Some(&digest(model))
     }
+
+    /// Whether the rows there are came from other definitions of the model or of its inputs, so that only a rebuild
+    /// makes them what the query says.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.is_built() && self.inputs.iter().any(|input| input.rebuilt)
+    }
+}
+
+/// Whether a model was last built from nothing by another definition than it has now. Before the first build it was not.
+pub(crate) fn is_edited(state: &ModelState, model: &Model) -> bool {
+    state.refreshes > 0 && state.built_from.as_ref() != Some(&digest(model))
 }
 
 /// Digest of what a model is built from: its query and how its rows are applied. Whether it is live is no part of it.

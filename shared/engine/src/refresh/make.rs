@@ -33,6 +33,8 @@ pub(crate) struct Made {
     pub(crate) warnings: Option<Vec<String>>,
     /// Change events that could not be applied.
     pub(crate) quarantined: u64,
+    /// Whether the rows replace all there were.
+    pub(crate) rebuilt: bool,
 }
 
 /// Why nothing was made.
@@ -61,7 +63,10 @@ pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Resul
             Stopped::Failed(error)
         }
     };
-    let change = query(world, job, loaded).await.map_err(stopped)?;
+    let whole = job.rebuilt();
+    // What a rebuilt input's readers took from it is no part of it any more.
+    let job = if loaded.is_outdated() { &whole } else { job };
+    let (change, rebuilt) = query(world, job, loaded).await.map_err(stopped)?;
     let mut staged = world.tables.stage(change).await.map_err(stopped)?;
     staged.changed |= !loaded.is_built();
     let warnings = check(world, job, loaded, &staged)
@@ -74,11 +79,12 @@ pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Resul
         staged,
         warnings,
         quarantined,
+        rebuilt,
     })
 }
 
-/// The change whose rows are the query's.
-async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Change> {
+/// The change whose rows are the query's, and whether they replace all there are.
+async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<(Change, bool)> {
     let (mut text, rebuilt) = (text(job, loaded)?, job.rebuilt());
     let mut job = job;
     let feeds = match feeds::read(world, job, loaded, &text).await? {
@@ -100,7 +106,7 @@ async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Change> 
         && rows.schema.column_with_name(SEQUENCE).is_some();
     let watermark =
         |(table, to): (&TableName, u64)| (format!("headwater.watermark.{table}"), to.to_string());
-    Ok(Change {
+    let change = Change {
         table: job.model.name.clone(),
         base: loaded.head.as_ref().and_then(|head| head.snapshot.clone()),
         apply: apply(world, job, loaded)?,
@@ -113,7 +119,8 @@ async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Change> 
             .map(|i| (&i.table, i.to.sequence))
             .map(watermark)
             .collect(),
-    })
+    };
+    Ok((change, job.reason == Reason::Full))
 }
 
 /// The text to run.

@@ -7,7 +7,7 @@ use engine::{
     control,
     cycle::{self, Report, Silent},
     refresh::Refreshed,
-    status::{self, ModelStatus, RunnerStatus},
+    status::{self, ModelStatus},
 };
 use ports::{Kind, State, alerts::AlertKind, state::Key};
 use testkit::{CountedState, Fault, Faults, FaultyState, MemoryState, Operation};
@@ -40,7 +40,7 @@ async fn consumed(lab: &Lab, model: &str, input: &str) -> Position {
 }
 
 async fn model(lab: &Lab, name: &str) -> ModelStatus {
-    let status = status::status(&lab.world, RunnerStatus::default())
+    let status = status::status(&lab.world, None)
         .await
         .expect("state answers");
     status
@@ -224,7 +224,7 @@ fn use_cases_can_be_spawned() {
     sendable(cycle::run(world, &Silent));
     sendable(engine::batch::run(world, &[], false, &Silent));
     sendable(engine::explain::plan(world));
-    sendable(status::status(world, RunnerStatus::default()));
+    sendable(status::status(world, None));
     sendable(control::set_paused(world, &name, true));
     sendable(control::refresh_now(world, &name));
     sendable(control::advance(world, &name));

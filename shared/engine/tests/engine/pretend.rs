@@ -115,6 +115,7 @@ impl Lab {
         };
         let now = self.world.clock.now();
         let head = Head {
+            rebuilt: 0,
             position,
             rows: to,
             advanced_at: now,

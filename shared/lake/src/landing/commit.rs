@@ -140,6 +140,7 @@ impl Known {
         Head {
             position: self.position,
             rows: self.rows,
+            rebuilt: 0,
             advanced_at: self.advanced_at,
             columns: self.columns.clone(),
             snapshot: None,

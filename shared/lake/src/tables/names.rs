@@ -83,7 +83,11 @@ impl Root {
             .and_then(|rest| rest.strip_prefix('/'));
         path.map(str::to_owned).ok_or_else(|| {
             Error::new(Kind::Corrupt, "find", location)
-                .because(format!("it is not below {}", self.0))
+                .because(format!(
+                    "it is not below {}: the warehouse was written at another place, and tables keep absolute paths; \
+                     put it back, or begin with an empty warehouse and state",
+                    self.0
+                ))
         })
     }
 }

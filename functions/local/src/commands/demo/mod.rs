@@ -150,7 +150,7 @@ async fn show(
 }
 
 async fn status(stage: &Stage) -> Result<Status, Failure> {
-    Ok(status::status(&stage.world, stage.runner.status()).await?)
+    Ok(status::status(&stage.world, Some(stage.runner.status())).await?)
 }
 
 /// Waits until gold holds every event.

@@ -160,6 +160,7 @@ async fn a_large_file_comes_in_commits_with_progress() {
 async fn types_of_the_table_come_first() {
     let (world, landing, _) = world();
     let head = domain::items::Head {
+        rebuilt: 0,
         position: Position::default(),
         rows: 0,
         advanced_at: Timestamp(0),

@@ -199,6 +199,7 @@ impl World {
             .expect("answers");
         assert!(matches!(outcome, Outcome::Committed(_)), "{outcome:?}");
         let head = Head {
+            rebuilt: 0,
             position: Position {
                 sequence: 0,
                 commits: 1,
