@@ -11,6 +11,7 @@ pub mod error;
 pub mod landing;
 pub mod query;
 pub mod queue;
+pub mod refreshes;
 pub mod state;
 pub mod tables;
 
@@ -21,6 +22,7 @@ pub use error::{Error, Kind, Recovery, Result};
 pub use landing::Landing;
 pub use query::Query;
 pub use queue::Queue;
+pub use refreshes::Refreshes;
 pub use state::State;
 pub use tables::Tables;
 
