@@ -73,9 +73,12 @@ async fn go_on(
     let attempted: BTreeSet<TableName> = cycle.done.keys().cloned().collect();
     let decisions = plan::decide(&known.view(world, now, &cycle.targets, &attempted));
     // A refresh that was sent and is behind still may be running; one that is not has committed, whatever else it did.
-    let (running, sendable): (Vec<_>, Vec<_>) = ready(&decisions)
-        .into_iter()
-        .partition(|model| cycle.sent.get(model).is_some_and(|sent| now < sent.at + patience));
+    let (running, sendable): (Vec<_>, Vec<_>) = ready(&decisions).into_iter().partition(|model| {
+        cycle
+            .sent
+            .get(model)
+            .is_some_and(|sent| now < sent.at + patience)
+    });
     if !sendable.is_empty() {
         let orders: Vec<Order> = sendable
             .iter()
