@@ -22,6 +22,7 @@ mod parts;
 mod plan;
 mod rows;
 mod running;
+mod semi;
 mod session;
 mod shorthand;
 mod types;

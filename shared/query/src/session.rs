@@ -14,7 +14,7 @@ use datafusion::{
 };
 use ports::Objects;
 
-use crate::{casts, catalog::CATALOG, growth, json, model::warehouse, types};
+use crate::{casts, catalog::CATALOG, growth, json, model::warehouse, semi, types};
 
 /// Resources of the query engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,7 @@ pub(crate) fn base(settings: &Settings, objects: Objects) -> Result<SessionState
         .with_config(config(settings))
         .with_runtime_env(Arc::new(runtime(settings, objects)?))
         .with_type_planner(Arc::new(types::Types))
+        .with_optimizer_rule(Arc::new(semi::DistinctSemi))
         .build();
     json::register(&mut state)?;
     state.register_function_rewrite(Arc::new(growth::BoundGrowth))?;

@@ -3,6 +3,7 @@
 mod limits;
 mod names;
 mod reading;
+mod semi;
 
 mod sql;
 mod world;

@@ -1,0 +1,64 @@
+//! `IN` and `EXISTS` over subqueries that repeat their values.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, Int64Array};
+
+use crate::world::{World, batch, rows};
+
+async fn world() -> World {
+    let mut world = World::new();
+    let column = |values: &[Option<i64>]| Arc::new(Int64Array::from(values.to_vec())) as ArrayRef;
+    let orders = column(&[Some(1), Some(1), Some(2), Some(3), None]);
+    let picked = column(&[Some(1), Some(1), Some(1), Some(3), None]);
+    world
+        .model_of("silver.orders", &[batch(vec![("region", orders)])])
+        .await;
+    world
+        .model_of("silver.picked", &[batch(vec![("region", picked)])])
+        .await;
+    world
+}
+
+#[tokio::test]
+async fn a_repeated_value_of_a_subquery_counts_once() {
+    let world = world().await;
+    for (condition, expected) in [
+        ("region IN (SELECT region FROM silver.picked)", "3"),
+        ("region NOT IN (SELECT region FROM silver.picked)", "0"),
+        (
+            "region NOT IN (SELECT region FROM silver.picked WHERE region IS NOT NULL)",
+            "1",
+        ),
+        (
+            "EXISTS (SELECT 1 FROM silver.picked AS p WHERE p.region = o.region)",
+            "3",
+        ),
+        (
+            "NOT EXISTS (SELECT 1 FROM silver.picked AS p WHERE p.region = o.region)",
+            "2",
+        ),
+        (
+            "EXISTS (SELECT 1 FROM silver.picked AS p WHERE p.region = o.region AND p.region + o.region > 2)",
+            "1",
+        ),
+        ("region IN (SELECT DISTINCT region FROM silver.picked)", "3"),
+        (
+            "region IN (SELECT region FROM silver.picked GROUP BY region HAVING COUNT(*) > 1)",
+            "2",
+        ),
+    ] {
+        let sql = format!("SELECT COUNT(*) FROM silver.orders AS o WHERE {condition}");
+        assert_eq!(world.text(&sql).await, expected, "{condition}");
+    }
+}
+
+/// A hash join walks every equal row of its build side: of a million rows in fifty regions, twenty thousand per row.
+#[tokio::test]
+async fn only_distinct_values_are_joined() {
+    let world = world().await;
+    let sql = "EXPLAIN SELECT region FROM silver.orders WHERE region IN (SELECT region FROM silver.picked)";
+    let plan = rows(&world.batch(sql).await).join("\n");
+    let (_, physical) = plan.split_once("HashJoinExec").expect("a hash join");
+    assert!(physical.contains("AggregateExec"), "{plan}");
+}
