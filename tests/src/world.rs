@@ -170,7 +170,7 @@ impl Lab {
                 while let Some(order) = refreshes.take() {
                     let how = cycle::carry_out(&world, refreshes, &order, PATIENCE).await;
                     // The second of two attempts finds nothing to do; what counts is what the first did.
-                    match how.map_err(chain)? {
+                    match how.map_err(chain)?.0 {
                         Refreshed::Idle => carried.entry(order.model).or_insert(Refreshed::Idle),
                         how => carried.entry(order.model).insert_entry(how).into_mut(),
                     };

@@ -3,16 +3,20 @@
 //! A function is a [`Function`] handed to [`run`]; everything it does is a use case of `engine`.
 
 mod batch;
+mod buffered;
 mod event;
 mod http;
 mod logs;
 mod query;
 mod serve;
+mod steps;
 mod world;
 
 pub use batch::{Outcomes, each};
+pub use buffered::Buffered;
 pub use event::{Event, Message};
 pub use http::Http;
 pub use query::NoQuery;
 pub use serve::{Answer, Function, run};
-pub use world::{Deployed, cold_start};
+pub use steps::{carry_out, step};
+pub use world::{Deployed, MakeQuery, cold_start};

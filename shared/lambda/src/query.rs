@@ -4,20 +4,23 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::{
-    Error, Kind, Query, Result,
+    Error, Kind, Objects, Query, Result, Tables,
     query::{Catalog, Statement},
     tables::Rows,
 };
+use settings::Settings;
 
 /// Refuses every statement.
 #[derive(Clone, Copy, Debug)]
 pub struct NoQuery;
 
 impl NoQuery {
-    /// As a port.
-    #[must_use]
-    pub fn port() -> Arc<dyn Query> {
-        Arc::new(Self)
+    /// As a function's query engine.
+    ///
+    /// # Errors
+    /// None.
+    pub fn make(_: Arc<dyn Tables>, _: Objects, _: &Settings) -> Result<Arc<dyn Query>> {
+        Ok(Arc::new(Self))
     }
 }
 
@@ -31,11 +34,7 @@ impl Query for NoQuery {
         refuse()
     }
 
-    async fn describe(
-        &self,
-        _: &Statement,
-        _: &Catalog,
-    ) -> Result<arrow::datatypes::SchemaRef> {
+    async fn describe(&self, _: &Statement, _: &Catalog) -> Result<arrow::datatypes::SchemaRef> {
         refuse()
     }
 }

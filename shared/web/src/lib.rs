@@ -54,15 +54,20 @@ impl std::ops::Deref for Shared {
     }
 }
 
+/// The routes of ingest alone: for a function that runs no SQL.
+pub fn ingest_router(app: App) -> Router {
+    let reads = Router::new().route("/healthz", get(live::health));
+    finish(ingest_routes().merge(reads), app)
+}
+
+fn ingest_routes() -> Router<Shared> {
+    Router::new()
+        .route("/api/ingest/webhook/{source}", post(ingest::webhook))
+        .layer(RequestDecompressionLayer::new())
+}
+
 /// All routes of the program.
 pub fn router(app: App) -> Router {
-    let shared = Shared {
-        app,
-        counters: Arc::default(),
-    };
-    let ingest = Router::new()
-        .route("/api/ingest/webhook/{source}", post(ingest::webhook))
-        .layer(RequestDecompressionLayer::new());
     let live = Router::new()
         .route("/api/live/status", get(live::status))
         .route("/api/live/events", get(events::events))
@@ -80,9 +85,16 @@ pub fn router(app: App) -> Router {
         .route("/healthz", get(live::health))
         .route("/metrics", get(metrics::metrics))
         .route("/", get(page::page));
-    ingest
-        .merge(live)
-        .merge(reads)
+    finish(ingest_routes().merge(live).merge(reads), app)
+}
+
+/// What all routes have around them.
+fn finish(routes: Router<Shared>, app: App) -> Router {
+    let shared = Shared {
+        app,
+        counters: Arc::default(),
+    };
+    routes
         .fallback(problem::not_found)
         .layer(middleware::from_fn(problem::refuse_other_origins))
         .layer(CatchPanicLayer::custom(problem::panicked))

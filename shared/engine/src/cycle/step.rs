@@ -149,7 +149,7 @@ async fn replace(world: &World, known: &Known, cycle: &Cycle) -> Result<bool> {
 }
 
 /// Carries out an order: refreshes the model up to the targets of its cycle, notes how that ended and takes the next
-/// step. An order of a cycle that is over ends `Idle`: what it was for, a later cycle does or has done.
+/// step; answers with both. An order of a cycle that is over ends `Idle`: what it was for, a later cycle does or has done.
 ///
 /// # Errors
 /// `Unavailable` or `Corrupt` from the ports: the order is to be delivered again. A model's failure is an outcome.
@@ -158,7 +158,7 @@ pub async fn carry_out(
     refreshes: &dyn Refreshes,
     order: &Order,
     patience: Duration,
-) -> Result<Refreshed> {
+) -> Result<(Refreshed, Step)> {
     let how = match current(world, order).await? {
         Some((cycle, _)) => {
             let how = refresh::refresh(world, &order.model, &cycle.targets).await?;
@@ -167,8 +167,7 @@ pub async fn carry_out(
         }
         None => Refreshed::Idle,
     };
-    step(world, refreshes, patience).await?;
-    Ok(how)
+    Ok((how, step(world, refreshes, patience).await?))
 }
 
 /// The order's cycle, while it is open, and the condition that nobody changed it since.
