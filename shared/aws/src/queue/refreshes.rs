@@ -1,0 +1,175 @@
+//! Refreshes that are due, on a FIFO queue: one group per model, so that no two functions refresh one model at a time.
+
+use std::sync::Arc;
+
+use domain::{Duration, TableName};
+use ports::{Chance, Clock, Kind, Result};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinHandle;
+
+use super::{
+    Trace,
+    errors::error,
+    outlet::{Outgoing, Outlet},
+    shortened,
+};
+use crate::{answer::Answer, patience::Patience};
+
+/// Longest group and deduplication id that SQS takes.
+const ID_BYTES_MAX: usize = 128;
+/// Longest time that a message can stay invisible.
+const VISIBILITY_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// "This model is due in this cycle."
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refresh {
+    /// The model.
+    pub model: TableName,
+    /// The number of the cycle.
+    pub cycle: u64,
+    /// The level of the DAG that the cycle has reached.
+    #[serde(default)]
+    pub level: u32,
+    /// How often the cycle has asked for it before.
+    #[serde(default)]
+    pub attempt: u32,
+}
+
+impl Refresh {
+    /// Reads the body of a message.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is no refresh: such a message belongs in the dead-letter queue.
+    pub fn decode(body: &str) -> Result<Self> {
+        serde_json::from_str(body).map_err(|e| {
+            ports::Error::new(Kind::Corrupt, "read refresh", shortened(body)).because(e)
+        })
+    }
+
+    /// Its group, and what tells it from other refreshes: whoever asks for the same one again within five minutes asks
+    /// for nothing.
+    fn order(&self) -> (String, String) {
+        let Self {
+            model,
+            cycle,
+            level,
+            attempt,
+        } = self;
+        let group = fitting(model.to_string());
+        (group, fitting(format!("{model}/{cycle}/{level}/{attempt}")))
+    }
+}
+
+/// The text, or a digest in its place when it is too long. Names of models are plain, so every character is allowed.
+fn fitting(text: String) -> String {
+    if text.len() <= ID_BYTES_MAX {
+        text
+    } else {
+        blake3::hash(text.as_bytes()).to_hex().to_string()
+    }
+}
+
+/// The queue of refreshes. Functions are handed its messages; nobody polls it.
+#[derive(Debug)]
+pub struct Refreshes {
+    outlet: Outlet,
+}
+
+impl Refreshes {
+    /// The queue at a URL, which ends in `.fifo`.
+    pub fn new(
+        client: aws_sdk_sqs::Client,
+        url: impl Into<String>,
+        clock: Arc<dyn Clock>,
+        chance: Arc<dyn Chance>,
+    ) -> Self {
+        Self {
+            outlet: Outlet::new(client, url.into(), Patience::new(clock, chance)),
+        }
+    }
+
+    /// Asks for refreshes.
+    ///
+    /// # Errors
+    /// `Unavailable` when some could not be sent, though they were sent again and again; others may have been.
+    pub async fn send(&self, due: &[Refresh], trace: &Trace) -> Result<()> {
+        let message = |refresh: &Refresh| Outgoing {
+            body: serde_json::to_string(refresh).expect("a refresh is plain JSON"),
+            attributes: trace.attributes(),
+            order: Some(refresh.order()),
+        };
+        self.outlet.send(due.iter().map(message).collect()).await
+    }
+
+    /// Keeps a message invisible to others for as long as the answer lives, however long its refresh runs. `timeout` is
+    /// the queue's visibility timeout.
+    #[must_use]
+    pub fn extend(&self, receipt: impl Into<String>, timeout: Duration) -> Extend {
+        let hold = Hold {
+            client: self.outlet.client().clone(),
+            url: self.outlet.url().to_owned(),
+            receipt: receipt.into(),
+            timeout: timeout.clamp(Duration::from_secs(1), VISIBILITY_MAX),
+            clock: self.outlet.patience().clock(),
+        };
+        Extend {
+            holding: tokio::spawn(hold.keep()),
+        }
+    }
+}
+
+/// Prolongs the invisibility of a message every third of its timeout; stops when dropped. The message then becomes visible
+/// again after the timeout, unless it was deleted.
+#[derive(Debug)]
+#[must_use = "dropped, it prolongs nothing"]
+pub struct Extend {
+    holding: JoinHandle<()>,
+}
+
+impl Drop for Extend {
+    fn drop(&mut self) {
+        self.holding.abort();
+    }
+}
+
+/// A message that is held.
+struct Hold {
+    client: aws_sdk_sqs::Client,
+    url: String,
+    receipt: String,
+    timeout: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+impl Hold {
+    async fn keep(self) {
+        let third = self.timeout / 3;
+        let mut next = self.clock.now() + third;
+        loop {
+            self.clock.sleep_until(next).await;
+            // From here and not from the moment missed: a late call must not be followed by a hurry of others.
+            next = self.clock.now() + third;
+            let Err(answer) = self.prolong().await else {
+                continue;
+            };
+            let error = error("prolong message of", &self.url, answer);
+            if matches!(error.kind, Kind::Invalid | Kind::NotFound) {
+                tracing::warn!(error = error.chain(), "the message is not ours any more");
+                return;
+            }
+            tracing::warn!(error = error.chain(), "could not prolong yet");
+        }
+    }
+
+    async fn prolong(&self) -> Result<(), Answer> {
+        let seconds = self.timeout.as_millis().div_ceil(1_000);
+        let request = self
+            .client
+            .change_message_visibility()
+            .queue_url(&self.url)
+            .receipt_handle(&self.receipt)
+            .visibility_timeout(i32::try_from(seconds).unwrap_or(i32::MAX));
+        let sent = request.send().await;
+        sent.map(|_| ()).map_err(|e| Answer::of(&e))
+    }
+}
