@@ -15,7 +15,7 @@ mod trace;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use async_trait::async_trait;
-use domain::{Position, TableName};
+use domain::{Duration, Position, TableName};
 use futures::{FutureExt, future::BoxFuture};
 use ports::{Chance, Clock, Kind, Queue, Result, queue::Announcement};
 use tokio::sync::Mutex;
@@ -71,10 +71,33 @@ impl SqsQueue {
             }),
             attributes: trace.attributes(),
             order: None,
+            delay: 0,
         };
         self.outlet
             .send(furthest.into_iter().map(message).collect())
             .await
+    }
+}
+
+/// Longest that SQS holds a message back.
+const DELAY_MAX: Duration = Duration::from_secs(15 * 60);
+/// The body of a message that announces nothing: whoever takes it looks at the state.
+const WAKE: &str = r#"{"wake":true}"#;
+
+impl SqsQueue {
+    /// Has whoever takes messages look again after `delay`, in whole seconds and at most 15 minutes.
+    ///
+    /// # Errors
+    /// `Unavailable` when it could not be sent, though it was sent again and again.
+    pub async fn wake(&self, delay: Duration) -> Result<()> {
+        let seconds = delay.min(DELAY_MAX).as_millis().div_ceil(1_000);
+        let message = Outgoing {
+            body: WAKE.to_owned(),
+            attributes: Vec::new(),
+            order: None,
+            delay: i32::try_from(seconds).unwrap_or(i32::MAX),
+        };
+        self.outlet.send(vec![message]).await
     }
 }
 

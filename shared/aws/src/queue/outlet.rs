@@ -24,6 +24,8 @@ pub(super) struct Outgoing {
     pub(super) attributes: Vec<(&'static str, String)>,
     /// On FIFO queues: group and deduplication id.
     pub(super) order: Option<(String, String)>,
+    /// On standard queues: seconds before it is delivered.
+    pub(super) delay: i32,
 }
 
 impl Outgoing {
@@ -49,6 +51,9 @@ impl Outgoing {
             entry = entry
                 .message_group_id(group)
                 .message_deduplication_id(deduplication);
+        }
+        if self.delay > 0 {
+            entry = entry.delay_seconds(self.delay);
         }
         entry.build().expect("it has an id and a body")
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use domain::{Duration, TableName};
-use ports::{Chance, Clock, Kind, Result};
-use serde::{Deserialize, Serialize};
+use async_trait::async_trait;
+use domain::Duration;
+use ports::{Chance, Clock, Kind, Refreshes, Result, refreshes::Order};
 use tokio::task::JoinHandle;
 
 use super::{
@@ -20,44 +20,25 @@ const ID_BYTES_MAX: usize = 128;
 /// Longest time that a message can stay invisible.
 const VISIBILITY_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// "This model is due in this cycle."
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refresh {
-    /// The model.
-    pub model: TableName,
-    /// The number of the cycle.
-    pub cycle: u64,
-    /// The level of the DAG that the cycle has reached.
-    #[serde(default)]
-    pub level: u32,
-    /// How often the cycle has asked for it before.
-    #[serde(default)]
-    pub attempt: u32,
+/// An order's group, and what tells it from other orders: whoever sends the same one again within five minutes sends
+/// nothing.
+fn ids(order: &Order) -> (String, String) {
+    let Order {
+        model,
+        cycle,
+        attempt,
+    } = order;
+    let group = fitting(model.to_string());
+    (group, fitting(format!("{model}/{cycle}/{attempt}")))
 }
 
-impl Refresh {
-    /// Reads the body of a message.
-    ///
-    /// # Errors
-    /// `Corrupt` when it is no refresh: such a message belongs in the dead-letter queue.
-    pub fn decode(body: &str) -> Result<Self> {
-        serde_json::from_str(body).map_err(|e| {
-            ports::Error::new(Kind::Corrupt, "read refresh", shortened(body)).because(e)
-        })
-    }
-
-    /// Its group, and what tells it from other refreshes: whoever asks for the same one again within five minutes asks
-    /// for nothing.
-    fn order(&self) -> (String, String) {
-        let Self {
-            model,
-            cycle,
-            level,
-            attempt,
-        } = self;
-        let group = fitting(model.to_string());
-        (group, fitting(format!("{model}/{cycle}/{level}/{attempt}")))
-    }
+/// Reads the body of a message.
+///
+/// # Errors
+/// `Corrupt` when it is no order: such a message belongs in the dead-letter queue.
+pub fn decode(body: &str) -> Result<Order> {
+    serde_json::from_str(body)
+        .map_err(|e| ports::Error::new(Kind::Corrupt, "read refresh", shortened(body)).because(e))
 }
 
 /// The text, or a digest in its place when it is too long. Names of models are plain, so every character is allowed.
@@ -71,11 +52,11 @@ fn fitting(text: String) -> String {
 
 /// The queue of refreshes. Functions are handed its messages; nobody polls it.
 #[derive(Debug)]
-pub struct Refreshes {
+pub struct SqsRefreshes {
     outlet: Outlet,
 }
 
-impl Refreshes {
+impl SqsRefreshes {
     /// The queue at a URL, which ends in `.fifo`.
     pub fn new(
         client: aws_sdk_sqs::Client,
@@ -92,13 +73,14 @@ impl Refreshes {
     ///
     /// # Errors
     /// `Unavailable` when some could not be sent, though they were sent again and again; others may have been.
-    pub async fn send(&self, due: &[Refresh], trace: &Trace) -> Result<()> {
-        let message = |refresh: &Refresh| Outgoing {
-            body: serde_json::to_string(refresh).expect("a refresh is plain JSON"),
+    pub async fn send_traced(&self, orders: &[Order], trace: &Trace) -> Result<()> {
+        let message = |order: &Order| Outgoing {
+            body: serde_json::to_string(order).expect("an order is plain JSON"),
             attributes: trace.attributes(),
-            order: Some(refresh.order()),
+            order: Some(ids(order)),
+            delay: 0,
         };
-        self.outlet.send(due.iter().map(message).collect()).await
+        self.outlet.send(orders.iter().map(message).collect()).await
     }
 
     /// Keeps a message invisible to others for as long as the answer lives, however long its refresh runs. `timeout` is
@@ -115,6 +97,13 @@ impl Refreshes {
         Extend {
             holding: tokio::spawn(hold.keep()),
         }
+    }
+}
+
+#[async_trait]
+impl Refreshes for SqsRefreshes {
+    async fn send(&self, orders: &[Order]) -> Result<()> {
+        self.send_traced(orders, &Trace::default()).await
     }
 }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use domain::{Duration, Position, TableName};
 use futures::FutureExt;
-use ports::{Kind, Queue, queue::Announcement};
+use ports::{Kind, Queue, queue::Announcement, refreshes::Order};
 use serde_json::{Value, json};
 use testkit::{SeededChance, SimulatedClock};
 
 use super::{
     SqsQueue, Trace,
     outlet::{BYTES_MAX, Outgoing, batches},
-    refreshes::{Refresh, Refreshes},
+    refreshes::{self, SqsRefreshes},
 };
 use crate::fake::{Fake, Hasty, Reply, Sent};
 
@@ -189,6 +189,7 @@ fn outgoing(bytes: usize) -> Outgoing {
         body: "x".repeat(bytes),
         attributes: Vec::new(),
         order: None,
+        delay: 0,
     }
 }
 
@@ -261,40 +262,39 @@ async fn what_a_cancelled_receiver_was_about_to_get_goes_to_the_next() {
     );
 }
 
-fn refresh(model: &str) -> Refresh {
-    Refresh {
+fn order(model: &str) -> Order {
+    Order {
         model: model.parse().expect("a table"),
         cycle: 7,
-        level: 1,
         attempt: 2,
     }
 }
 
-fn refreshes(fake: &Fake, clock: Arc<SimulatedClock>) -> Refreshes {
+fn queue_of(fake: &Fake, clock: Arc<SimulatedClock>) -> SqsRefreshes {
     let chance = Arc::new(SeededChance::new(1));
-    Refreshes::new(fake.clients().sqs, format!("{URL}.fifo"), clock, chance)
+    SqsRefreshes::new(fake.clients().sqs, format!("{URL}.fifo"), clock, chance)
 }
 
 #[tokio::test]
 async fn refreshes_of_a_model_are_one_group_and_each_is_asked_for_once() {
     let fake = Fake::new(|sent: &Sent| answered(sent, |_| None));
     let long = format!("gold.{}", "x".repeat(128));
-    let due = [refresh("gold.revenue"), refresh(&long)];
-    let queue = refreshes(&fake, Arc::default());
+    let due = [order("gold.revenue"), order(&long)];
+    let queue = queue_of(&fake, Arc::default());
     queue
-        .send(&due, &Trace::default())
+        .send_traced(&due, &Trace::default())
         .await
         .expect("all are taken");
     let entries = entries(&fake.sent()[0]);
     assert_eq!(entries[0]["MessageGroupId"], "gold.revenue");
-    assert_eq!(entries[0]["MessageDeduplicationId"], "gold.revenue/7/1/2");
+    assert_eq!(entries[0]["MessageDeduplicationId"], "gold.revenue/7/2");
     let body = entries[0]["MessageBody"].as_str().expect("a body");
-    assert_eq!(Refresh::decode(body).expect("our own"), due[0]);
+    assert_eq!(refreshes::decode(body).expect("our own"), due[0]);
     for id in ["MessageGroupId", "MessageDeduplicationId"] {
         let long = entries[1][id].as_str().expect("an id");
         assert!(long.len() <= 128, "{long}");
     }
-    let odd = Refresh::decode("{}").expect_err("it names no model");
+    let odd = refreshes::decode("{}").expect_err("it names no model");
     assert_eq!(odd.kind, Kind::Corrupt);
 }
 
@@ -311,7 +311,7 @@ async fn a_long_refresh_keeps_its_message_until_it_ends() {
         }
     });
     let clock = Arc::new(SimulatedClock::default());
-    let guard = refreshes(&fake, clock.clone()).extend("receipt", Duration::from_secs(90));
+    let guard = queue_of(&fake, clock.clone()).extend("receipt", Duration::from_secs(90));
     for (third, calls) in [(1, 1), (2, 4), (3, 5)] {
         while clock.next_wake().is_none() {
             tokio::task::yield_now().await;
@@ -343,7 +343,7 @@ async fn a_message_that_is_not_ours_any_more_is_let_go() {
         Reply::Answer(400, Vec::new(), body.to_string())
     });
     let clock = Arc::new(SimulatedClock::default());
-    let _guard = refreshes(&fake, clock.clone()).extend("receipt", Duration::from_secs(90));
+    let _guard = queue_of(&fake, clock.clone()).extend("receipt", Duration::from_secs(90));
     while clock.next_wake().is_none() {
         tokio::task::yield_now().await;
     }
@@ -353,4 +353,21 @@ async fn a_message_that_is_not_ours_any_more_is_let_go() {
         tokio::task::yield_now().await;
     }
     assert_eq!(fake.sent().len(), 1);
+}
+
+#[tokio::test]
+async fn a_wake_is_held_back_for_whole_seconds() {
+    let fake = Fake::new(|sent: &Sent| answered(sent, |_| None));
+    let queue = queue(&fake);
+    for delay in [
+        Duration::ZERO,
+        Duration::from_millis(1_200),
+        Duration::from_secs(7_200),
+    ] {
+        queue.wake(delay).await.expect("it is taken");
+    }
+    let sent = fake.sent();
+    assert_eq!(entries(&sent[0])[0].get("DelaySeconds"), None);
+    assert_eq!(entries(&sent[1])[0]["DelaySeconds"], 2);
+    assert_eq!(entries(&sent[2])[0]["DelaySeconds"], 900);
 }
