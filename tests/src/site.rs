@@ -140,9 +140,7 @@ impl Site {
     /// # Errors
     /// The models that failed.
     pub async fn cycle(&self) -> Result<()> {
-        let report = cycle::run(&self.lab.world, &cycle::Silent)
-            .await
-            .map_err(|error| rows::chain(&error))?;
+        let report = self.lab.cycle().await?;
         for (model, how) in report.models {
             let how = serde_json::to_value(how)?;
             if how["outcome"] != "built" && how["outcome"] != "idle" {

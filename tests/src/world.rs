@@ -1,18 +1,23 @@
 //! Worlds to run in: all in memory, or SQLite and files in a temporary folder. The clock is simulated in both.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use anyhow::{Context, Result, bail};
-use domain::{LiveSettings, Project, Severity, TableName, Timestamp};
-use engine::World;
+use anyhow::{Context, Result, bail, ensure};
+use domain::{Duration, LiveSettings, Project, Severity, TableName, Timestamp};
+use engine::{World, cycle, refresh::Refreshed};
 use ports::{Objects, State};
 use tempfile::TempDir;
-use testkit::{MemoryQueue, MemoryState, RecordedAlerts, SeededChance, SimulatedClock};
+use testkit::{
+    MemoryQueue, MemoryRefreshes, MemoryState, RecordedAlerts, SeededChance, SimulatedClock,
+};
 
 use crate::case::ModelText;
 
 /// A moment to start at: 2026-01-01T00:00:00Z.
 pub const START: Timestamp = Timestamp(1_767_225_600_000_000);
+
+/// Longest an order is waited for before it is sent again.
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// The adapters a case is replayed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +26,13 @@ pub enum Adapter {
     Memory,
     /// SQLite and files.
     Embedded,
+    /// State and objects in memory, cycles taken in steps and refreshes carried out from a queue, as the functions do.
+    Stepped,
 }
 
 impl Adapter {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Memory, Self::Embedded];
+    pub const ALL: [Self; 3] = [Self::Memory, Self::Embedded, Self::Stepped];
 
     /// Its name in the names of tests.
     #[must_use]
@@ -33,6 +40,7 @@ impl Adapter {
         match self {
             Self::Memory => "memory",
             Self::Embedded => "embedded",
+            Self::Stepped => "stepped",
         }
     }
 }
@@ -51,6 +59,8 @@ pub struct Lab {
     /// Its objects.
     pub objects: Objects,
     folder: Option<TempDir>,
+    /// Where orders wait when cycles are taken in steps.
+    refreshes: Option<MemoryRefreshes>,
 }
 
 impl Lab {
@@ -59,8 +69,8 @@ impl Lab {
     /// # Errors
     /// When the adapter cannot be opened or a model cannot be read.
     pub fn new(adapter: Adapter, models: &[ModelText], live: LiveSettings) -> Result<Self> {
-        match adapter {
-            Adapter::Memory => {
+        let mut lab = match adapter {
+            Adapter::Memory | Adapter::Stepped => {
                 let objects: Objects = Arc::new(object_store::memory::InMemory::new());
                 Self::on(
                     Arc::new(MemoryState::new()),
@@ -79,7 +89,9 @@ impl Lab {
                 let uri = file_uri(&warehouse);
                 Self::on(Arc::new(state), objects, &uri, Some(folder), models, live)
             }
-        }
+        }?;
+        lab.refreshes = (adapter == Adapter::Stepped).then(MemoryRefreshes::new);
+        Ok(lab)
     }
 
     /// A world on a state store and objects of the caller's choice.
@@ -136,7 +148,52 @@ impl Lab {
             alerts,
             objects,
             folder,
+            refreshes: None,
         })
+    }
+
+    /// Runs what is to be done now, in the way of the adapter.
+    ///
+    /// # Errors
+    /// What the ports answer.
+    pub async fn cycle(&self) -> Result<cycle::Report> {
+        let chain = |error: ports::Error| crate::rows::chain(&error);
+        let mut carried = BTreeMap::new();
+        if let Some(refreshes) = &self.refreshes {
+            // A runner never starts cycles closer than this; cases start them at will.
+            let mut world = self.world.clone();
+            world.live = Arc::new(LiveSettings {
+                min_interval: Duration::ZERO,
+                ..LiveSettings::clone(&self.world.live)
+            });
+            loop {
+                while let Some(order) = refreshes.take() {
+                    let how = cycle::carry_out(&world, refreshes, &order, PATIENCE).await;
+                    // The second of two attempts finds nothing to do; what counts is what the first did.
+                    match how.map_err(chain)?.0 {
+                        Refreshed::Idle => carried.entry(order.model).or_insert(Refreshed::Idle),
+                        how => carried.entry(order.model).insert_entry(how).into_mut(),
+                    };
+                }
+                let step = cycle::step(&world, refreshes, PATIENCE).await;
+                match step.map_err(chain)? {
+                    cycle::Step::Sent(_) => {}
+                    cycle::Step::Waiting(_) => bail!("an order was lost"),
+                    cycle::Step::Idle(_) => break,
+                }
+            }
+        }
+        let mut report = cycle::run(&self.world, &cycle::Silent)
+            .await
+            .map_err(chain)?;
+        for (model, how) in carried {
+            let after = report.models.insert(model.clone(), how);
+            ensure!(
+                !matches!(after, Some(Refreshed::Built { .. })),
+                "steps left `{model}` behind"
+            );
+        }
+        Ok(report)
     }
 
     /// The folder of an embedded world.

@@ -8,8 +8,8 @@ use embedded::{
 };
 use engine::World;
 use lake::{Lake, landing::LandingLake};
-use ports::{Objects, Result, State};
-use settings::{Settings, Warehouse};
+use ports::{Error, Kind, Objects, Result, State};
+use settings::{Queues, Settings, StateStore, Warehouse};
 
 use crate::{failure::Failure, project};
 
@@ -21,7 +21,13 @@ use crate::{failure::Failure, project};
 pub fn open(settings: &Settings, project: Project) -> Result<World> {
     let clock = Arc::new(SystemClock);
     let chance = Arc::new(SystemChance);
-    let state: Arc<dyn State> = Arc::new(SqliteState::open(&settings.state)?);
+    let StateStore::Sqlite(file) = &settings.state else {
+        return Err(elsewhere("state"));
+    };
+    if settings.queue != Queues::Process {
+        return Err(elsewhere("queue"));
+    }
+    let state: Arc<dyn State> = Arc::new(SqliteState::open(file)?);
     let (objects, uri) = objects(&settings.warehouse)?;
     let tables = Arc::new(Lake::new(
         state.clone(),
@@ -38,7 +44,7 @@ pub fn open(settings: &Settings, project: Project) -> Result<World> {
     );
     let limits = query::Settings {
         memory: settings.query.memory,
-        spill: Some(spill(settings)),
+        spill: Some(spill(file)),
         threads: std::thread::available_parallelism().map_or(2, usize::from),
     };
     Ok(World {
@@ -84,7 +90,15 @@ fn objects(warehouse: &Warehouse) -> Result<(Objects, String)> {
             Arc::new(MemoryObjects::default()),
             String::from("memory://"),
         )),
+        Warehouse::S3 { .. } => Err(elsewhere("warehouse")),
     }
+}
+
+/// The error of settings that only a deployment can follow.
+fn elsewhere(setting: &str) -> Error {
+    Error::new(Kind::Invalid, "open", setting).because(
+        "this program runs on one machine; what the setting names is for the functions of a deployment",
+    )
 }
 
 fn uri(folder: &Path) -> String {
@@ -93,9 +107,8 @@ fn uri(folder: &Path) -> String {
 
 /// Where statements that need more memory than they may use put the rest: on the disk of the state
 /// file, since the system's temporary folder is often memory itself.
-fn spill(settings: &Settings) -> std::path::PathBuf {
-    settings
-        .state
+fn spill(state: &Path) -> std::path::PathBuf {
+    state
         .parent()
         .map_or_else(std::env::temp_dir, |folder| folder.join("spill"))
 }

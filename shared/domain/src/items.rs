@@ -190,8 +190,20 @@ pub struct Cycle {
     pub targets: BTreeMap<TableName, Position>,
     /// Models attempted so far, with how it ended.
     pub done: BTreeMap<TableName, String>,
+    /// Refreshes that were sent to be run elsewhere, and when.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sent: BTreeMap<TableName, Sent>,
     /// Whether the cycle has ended.
     pub closed: bool,
+}
+
+/// A refresh that was sent to be run elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// When it was last sent.
+    pub at: Timestamp,
+    /// How often.
+    pub attempt: u32,
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! One cycle: targets fixed at its opening, then levels of the DAG until nothing is ready (**C-1**).
 
+mod step;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use domain::{
@@ -20,6 +22,8 @@ use crate::{
     load,
     refresh::{self, Refreshed},
 };
+
+pub use step::{Step, carry_out, step};
 
 /// Refreshes that run at the same time.
 const REFRESHES_MAX: usize = 2;

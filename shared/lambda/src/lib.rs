@@ -1,1 +1,22 @@
-//! The Lambda shell: cold start, partial batches, outcomes.
+//! The Lambda shell: cold start, what an invocation brings, per-message outcomes, logs.
+//!
+//! A function is a [`Function`] handed to [`run`]; everything it does is a use case of `engine`.
+
+mod batch;
+mod buffered;
+mod event;
+mod http;
+mod logs;
+mod query;
+mod serve;
+mod steps;
+mod world;
+
+pub use batch::{Outcomes, each};
+pub use buffered::Buffered;
+pub use event::{Event, Message};
+pub use http::Http;
+pub use query::NoQuery;
+pub use serve::{Answer, Function, run};
+pub use steps::{carry_out, step};
+pub use world::{Deployed, MakeQuery, cold_start};

@@ -12,6 +12,7 @@ pub mod feed;
 pub mod landing;
 pub mod query;
 pub mod queue;
+pub mod refreshes;
 pub mod state;
 pub mod tables;
 
@@ -22,6 +23,7 @@ pub use error::{Error, Kind, Recovery, Result};
 pub use landing::Landing;
 pub use query::Query;
 pub use queue::Queue;
+pub use refreshes::Refreshes;
 pub use state::State;
 pub use tables::Tables;
 

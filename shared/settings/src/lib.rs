@@ -14,6 +14,7 @@
 //! ```
 
 mod load;
+mod models;
 mod read;
 mod tree;
 mod words;
@@ -21,6 +22,8 @@ mod words;
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use domain::{Duration, LiveSettings, items::Column};
+
+pub use models::{TRANSFORM, model_files};
 
 /// The name of the settings file in a project's folder.
 pub const FILE: &str = "headwater.yml";
@@ -49,8 +52,10 @@ pub struct Settings {
     pub name: String,
     /// `warehouse`: where objects are.
     pub warehouse: Warehouse,
-    /// `state`: the SQLite file, absolute.
-    pub state: PathBuf,
+    /// `state`: where state is.
+    pub state: StateStore,
+    /// `queue`: what announcements and refreshes travel on.
+    pub queue: Queues,
     /// `live`: the runner.
     pub live: LiveSettings,
     /// `sources`: by source name.
@@ -66,6 +71,41 @@ pub enum Warehouse {
     Folder(PathBuf),
     /// `memory://`.
     Memory,
+    /// `s3://bucket/prefix`; the prefix may be empty, and neither begins nor ends with a slash.
+    S3 {
+        /// The bucket.
+        bucket: String,
+        /// What every path begins with.
+        prefix: String,
+    },
+}
+
+/// Where state is: the scheme of the URL chooses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateStore {
+    /// `sqlite://`: the file, absolute.
+    Sqlite(PathBuf),
+    /// `dynamodb://table/catalog`.
+    DynamoDb {
+        /// The table of state items.
+        table: String,
+        /// The table that PyIceberg's DynamoDB catalog reads.
+        catalog: String,
+    },
+}
+
+/// What announcements and refreshes travel on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Queues {
+    /// In the process.
+    Process,
+    /// `queue.advances` and `queue.refreshes`: URLs of two SQS queues, the second FIFO.
+    Sqs {
+        /// Announcements of advances.
+        advances: String,
+        /// Refreshes.
+        refreshes: String,
+    },
 }
 
 /// One webhook source.

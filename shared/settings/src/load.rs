@@ -11,7 +11,7 @@ use domain::{
 };
 
 use crate::{
-    Complaint, FILE, QueryLimits, Settings, Source, Warehouse,
+    Complaint, FILE, QueryLimits, Queues, Settings, Source, StateStore, Warehouse,
     read::{Reader, Section},
     tree::{self, Node, Value},
     words::{boolean, column_kind, count, size},
@@ -68,9 +68,10 @@ impl Settings {
             state: reader.value(
                 &mut top,
                 "state",
-                project.join(".headwater/state.db"),
+                StateStore::Sqlite(project.join(".headwater/state.db")),
                 |url| state(&project, url),
             ),
+            queue: queues(&mut reader, top.take("queue")),
             live: live(&mut reader, top.take("live")),
             sources: sources(&mut reader, top.take("sources")),
             query: query(&mut reader, top.take("query")),
@@ -110,18 +111,73 @@ fn warehouse(project: &Path, url: &str) -> Result<Warehouse, String> {
     match url.split_once("://") {
         Some(("memory", "" | "/")) => Ok(Warehouse::Memory),
         Some(("file", path)) if !path.is_empty() => Ok(Warehouse::Folder(project.join(path))),
+        Some(("s3", place)) if !place.trim_matches('/').is_empty() => {
+            let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+            Ok(Warehouse::S3 {
+                bucket: bucket.to_owned(),
+                prefix: prefix.trim_matches('/').to_owned(),
+            })
+        }
         None if !url.trim().is_empty() => Ok(Warehouse::Folder(project.join(url))),
         _ => Err(format!(
-            "`{url}` is no warehouse: write a folder, `file:///absolute/folder` or `memory://`"
+            "`{url}` is no warehouse: write a folder, `file:///absolute/folder`, `s3://bucket/prefix` or `memory://`"
         )),
     }
 }
 
-fn state(project: &Path, url: &str) -> Result<PathBuf, String> {
+fn state(project: &Path, url: &str) -> Result<StateStore, String> {
     match url.split_once("://") {
-        Some(("sqlite", path)) if !path.is_empty() => Ok(project.join(path)),
+        Some(("sqlite", path)) if !path.is_empty() => Ok(StateStore::Sqlite(project.join(path))),
+        Some(("dynamodb", tables)) => match tables.split_once('/') {
+            Some((table, catalog)) if is_table(table) && is_table(catalog) => {
+                Ok(StateStore::DynamoDb {
+                    table: table.to_owned(),
+                    catalog: catalog.to_owned(),
+                })
+            }
+            _ => Err(format!(
+                "`{url}` names no two tables: write `dynamodb://state-table/catalog-table`"
+            )),
+        },
         _ => Err(format!(
-            "`{url}` is no state store: write `sqlite://path/to/state.db`"
+            "`{url}` is no state store: write `sqlite://path/to/state.db` or `dynamodb://state-table/catalog-table`"
+        )),
+    }
+}
+
+/// Whether DynamoDB takes it as the name of a table: 3 to 255 of letters, digits, `_`, `-` and `.`.
+fn is_table(name: &str) -> bool {
+    (3..=255).contains(&name.len())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
+}
+
+fn queues(reader: &mut Reader<'_>, node: Option<Node>) -> Queues {
+    let place = node
+        .as_ref()
+        .map_or_else(|| FILE.to_owned(), |node| node.place.clone());
+    let mut section = reader.section("queue", node);
+    let mut url = |key| reader.value(&mut section, key, String::new(), queue_url);
+    let (advances, refreshes) = (url("advances"), url("refreshes"));
+    finish(reader, section, "queue");
+    if advances.is_empty() != refreshes.is_empty() {
+        reader.complain(place, "`queue.advances` and `queue.refreshes` go together");
+    }
+    match advances.is_empty() {
+        true => Queues::Process,
+        false => Queues::Sqs {
+            advances,
+            refreshes,
+        },
+    }
+}
+
+fn queue_url(url: &str) -> Result<String, String> {
+    match url.split_once("://") {
+        Some(("http" | "https", rest)) if rest.contains('/') => Ok(url.to_owned()),
+        _ => Err(format!(
+            "`{url}` is no queue: write the URL of an SQS queue"
         )),
     }
 }

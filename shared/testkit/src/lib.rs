@@ -27,6 +27,7 @@ mod chance;
 mod clock;
 mod lock;
 mod queue;
+mod refreshes;
 mod state;
 
 pub use alerts::RecordedAlerts;
@@ -35,4 +36,5 @@ pub use clock::SimulatedClock;
 pub use counted::{CountedObjects, CountedState, ObjectCounts, StateCounts};
 pub use faults::{Fault, Faults, FaultyObjects, FaultyState, Operation, Rates};
 pub use queue::MemoryQueue;
+pub use refreshes::MemoryRefreshes;
 pub use state::MemoryState;

@@ -27,8 +27,7 @@ use axum::{
 use engine::{World, runner::Runner};
 use settings::Settings;
 use tower_http::{
-    catch_panic::CatchPanicLayer, decompression::RequestDecompressionLayer,
-    timeout::RequestBodyTimeoutLayer,
+    catch_panic::CatchPanicLayer, timeout::RequestBodyTimeoutLayer,
 };
 
 /// Longest pause between two pieces of a body: a client that sends nothing must not hold memory for ever.
@@ -60,16 +59,20 @@ impl std::ops::Deref for Shared {
     }
 }
 
+/// The routes of ingest alone: for a function that runs no SQL.
+pub fn ingest_router(app: App) -> Router {
+    let reads = Router::new().route("/healthz", get(live::health));
+    finish(ingest_routes().merge(reads), app)
+}
+
+fn ingest_routes() -> Router<Shared> {
+    Router::new()
+        .route("/api/ingest/webhook/{source}", post(ingest::webhook))
+        .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE_MAX))
+}
+
 /// All routes of the program.
 pub fn router(app: App) -> Router {
-    let shared = Shared {
-        app,
-        counters: Arc::default(),
-    };
-    let ingest = Router::new()
-        .route("/api/ingest/webhook/{source}", post(ingest::webhook))
-        .layer(RequestDecompressionLayer::new())
-        .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE_MAX));
     let live = Router::new()
         .route("/api/live/status", get(live::status))
         .route("/api/live/events", get(events::events))
@@ -90,9 +93,16 @@ pub fn router(app: App) -> Router {
         .route("/healthz", get(live::health))
         .route("/metrics", get(metrics::metrics))
         .route("/", get(page::page));
-    ingest
-        .merge(live)
-        .merge(reads)
+    finish(ingest_routes().merge(live).merge(reads), app)
+}
+
+/// What all routes have around them.
+fn finish(routes: Router<Shared>, app: App) -> Router {
+    let shared = Shared {
+        app,
+        counters: Arc::default(),
+    };
+    routes
         .fallback(problem::not_found)
         .layer(middleware::from_fn(problem::refuse_other_origins))
         .layer(CatchPanicLayer::custom(problem::panicked))

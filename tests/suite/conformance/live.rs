@@ -272,9 +272,7 @@ impl Replay {
     }
 
     pub(super) async fn cycle(&self, expect: &BTreeMap<String, String>) -> Result<()> {
-        let report = cycle::run(&self.lab.world, &cycle::Silent)
-            .await
-            .map_err(|e| rows::chain(&e))?;
+        let report = self.lab.cycle().await?;
         for (model, want) in expect {
             let how = serde_json::to_value(report.models.get(&table(model)?))?;
             ensure!(

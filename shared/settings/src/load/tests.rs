@@ -20,7 +20,10 @@ fn an_absent_file_means_defaults_inside_the_project() {
         settings.warehouse,
         Warehouse::Folder(PathBuf::from("/shop/.headwater/warehouse"))
     );
-    assert_eq!(settings.state, PathBuf::from("/shop/.headwater/state.db"));
+    assert_eq!(
+        settings.state,
+        StateStore::Sqlite(PathBuf::from("/shop/.headwater/state.db"))
+    );
     assert_eq!(settings.live, LiveSettings::default());
     assert_eq!(settings.query, QueryLimits::default());
     assert_eq!(parse("# nothing yet\n---\n").expect("defaults"), settings);
@@ -38,7 +41,10 @@ fn every_key_of_the_file_is_read() {
     ))
     .expect("settings");
     assert_eq!(settings.warehouse, Warehouse::Memory);
-    assert_eq!(settings.state, PathBuf::from("/shop/data/s.db"));
+    assert_eq!(
+        settings.state,
+        StateStore::Sqlite(PathBuf::from("/shop/data/s.db"))
+    );
     assert!(!settings.live.enabled);
     assert_eq!(settings.live.max_latency, Duration::from_millis(1_500));
     assert_eq!(

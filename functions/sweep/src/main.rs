@@ -1,0 +1,20 @@
+//! Function `sweep`: the schedule's tick. It takes the step that a lost message would have caused.
+
+use lambda::{Answer, Deployed, Event, Function, NoQuery, cold_start, run, step};
+use lambda_runtime::{Context, Error};
+
+struct Sweep(Deployed);
+
+impl Function for Sweep {
+    async fn handle(&self, event: Event, _: Context) -> Answer {
+        match event {
+            Event::Tick => step(&self.0).await,
+            Event::Queue(_) | Event::Http(_) => Err("this function takes ticks".into()),
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    run(async { Ok(Sweep(cold_start(NoQuery::make).await?)) }).await
+}

@@ -1,0 +1,132 @@
+//! Webhooks that the HTTP API put on a queue: requests again, several at once, so that they share commits.
+//!
+//! A message's body is the request's; its attributes are `source`, `content-type` and `idempotency-key`. A queue delivers
+//! at least once, so a request without a key gets its message's id for one (**S-2**). A body that lies in the warehouse,
+//! because the queue would not take it, is named by the attribute `claim`. A message that is refused comes again until the
+//! queue moves it to its dead letters, where a person sees it (**Q-1**).
+
+use std::collections::BTreeSet;
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::Request,
+};
+use lambda_http::http::StatusCode;
+use object_store::{ObjectStoreExt, path::Path};
+use ports::Objects;
+use tower::ServiceExt;
+
+use crate::{Answer, Message, each};
+
+/// Attributes that become headers of the same name.
+const HEADERS: [&str; 3] = ["content-type", "content-encoding", "idempotency-key"];
+/// Longest refusal that is logged, in bytes.
+const REFUSAL_MAX: usize = 16 << 10;
+
+/// Takes requests from messages.
+#[derive(Clone, Debug)]
+pub struct Buffered {
+    router: Router,
+    objects: Objects,
+}
+
+impl Buffered {
+    /// Around the routes of ingest and the warehouse.
+    #[must_use]
+    pub fn new(router: Router, objects: Objects) -> Self {
+        Self { router, objects }
+    }
+
+    /// Commits the bodies of messages and says which messages are to be delivered again.
+    ///
+    /// # Errors
+    /// When the answer cannot be written.
+    pub async fn take(&self, messages: &[Message]) -> Answer {
+        let mut taking = tokio::task::JoinSet::new();
+        for message in messages {
+            let (buffered, message) = (self.clone(), message.clone());
+            taking.spawn(async move {
+                let taken = buffered.one(&message).await;
+                (message.id, taken)
+            });
+        }
+        let mut refused = std::collections::BTreeMap::new();
+        let mut ended = BTreeSet::new();
+        while let Some(taken) = taking.join_next().await {
+            // A task that panicked says nothing about its message, which then counts as failed.
+            let Ok((id, taken)) = taken else { continue };
+            ended.insert(id.clone());
+            if let Err(why) = taken {
+                refused.insert(id, why);
+            }
+        }
+        let outcomes = each(messages, async |message: &Message| {
+            match (refused.remove(&message.id), ended.contains(&message.id)) {
+                (Some(why), _) => Err(why),
+                (None, true) => Ok(()),
+                (None, false) => Err("its handler panicked".to_owned()),
+            }
+        })
+        .await;
+        Ok(serde_json::to_value(outcomes)?)
+    }
+
+    async fn one(&self, message: &Message) -> Result<(), String> {
+        let source = message
+            .attributes
+            .get("source")
+            .ok_or("the message names no source: it has no attribute `source`")?;
+        let mut request = Request::post(format!("/api/ingest/webhook/{}", encoded(source)));
+        for header in HEADERS {
+            if let Some(value) = message.attributes.get(header) {
+                request = request.header(header, value);
+            }
+        }
+        if !message.attributes.contains_key("idempotency-key") {
+            request = request.header("idempotency-key", format!("sqs-{}", message.id));
+        }
+        let body = match message.attributes.get("claim") {
+            Some(path) => self.claimed(path).await?,
+            None => Body::from(message.body.clone()),
+        };
+        let request = request.body(body).map_err(|error| error.to_string())?;
+        let response = self
+            .router
+            .clone()
+            .oneshot(request)
+            .await
+            .map_err(|never| match never {})?;
+        if response.status() == StatusCode::ACCEPTED {
+            return Ok(());
+        }
+        let status = response.status();
+        let why = to_bytes(response.into_body(), REFUSAL_MAX).await;
+        let why = why.unwrap_or_default();
+        Err(format!("{status}: {}", String::from_utf8_lossy(&why)))
+    }
+
+    async fn claimed(&self, path: &str) -> Result<Body, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("the body at `{path}`: {error}");
+        let place = Path::parse(path).map_err(|error| failed(&error))?;
+        let found = self
+            .objects
+            .get(&place)
+            .await
+            .map_err(|error| failed(&error))?;
+        Ok(Body::from_stream(found.into_stream()))
+    }
+}
+
+/// A path segment: whatever is no plain character is encoded.
+fn encoded(segment: &str) -> String {
+    let mut text = String::with_capacity(segment.len());
+    for byte in segment.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}

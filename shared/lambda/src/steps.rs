@@ -1,0 +1,82 @@
+//! Steps of the cycle, and refreshes, as invocations take them.
+
+use domain::Duration;
+use engine::cycle::{self, Step};
+use lambda_runtime::Context;
+use ports::refreshes::Order;
+use serde_json::json;
+
+use crate::{Answer, Deployed, Message, each, serve::remaining};
+
+/// Longest a refresh may take before its cycle sends it again: the longest an invocation may run.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+/// Longest a message can be delayed; what is due later, the schedule finds.
+const DELAY_MAX: Duration = Duration::from_secs(60);
+/// Left of an invocation's time when a refresh is given up: what was staged is garbage, and the message comes again.
+const MARGIN: std::time::Duration = std::time::Duration::from_secs(3);
+/// The visibility timeout that a refresh under way is prolonged by.
+const VISIBILITY: Duration = Duration::from_secs(60);
+
+/// Takes one step of the cycle; when time alone makes the next one due soon, a delayed message will cause it.
+///
+/// # Errors
+/// What the ports answer.
+pub async fn step(deployed: &Deployed) -> Answer {
+    let step = cycle::step(&deployed.world, &*deployed.refreshes, PATIENCE)
+        .await
+        .map_err(|error| error.chain())?;
+    let (said, due) = match &step {
+        Step::Sent(models) => ("sent", json!(models)),
+        Step::Waiting(until) => ("waiting", json!(until.to_string())),
+        Step::Idle(next) => ("idle", json!(next.map(|at| at.to_string()))),
+    };
+    tracing::info!(step = said, %due, "took a step");
+    if let Step::Idle(Some(at)) = step {
+        wake(deployed, at).await?;
+    }
+    Ok(json!({ "step": said, "due": due }))
+}
+
+/// Has a step taken at a moment, when it is near; one that is not is left to the schedule.
+async fn wake(deployed: &Deployed, at: domain::Timestamp) -> Result<(), String> {
+    let delay = at.since(deployed.world.clock.now());
+    if delay > DELAY_MAX {
+        return Ok(());
+    }
+    deployed
+        .advances
+        .wake(delay)
+        .await
+        .map_err(|error| error.chain())
+}
+
+/// Carries out the refreshes of a batch, and says which messages are to be delivered again.
+///
+/// # Errors
+/// When the answer cannot be written.
+pub async fn carry_out(deployed: &Deployed, messages: &[Message], context: &Context) -> Answer {
+    let outcomes = each(messages, async |message: &Message| {
+        let left = remaining(context).saturating_sub(MARGIN);
+        let order: Order = serde_json::from_str(&message.body)
+            .map_err(|error| format!("`{}` is no refresh: {error}", message.body))?;
+        let span = tracing::info_span!("refresh", model = %order.model, cycle = order.cycle,
+            traceparent = message.attributes.get("traceparent"));
+        let _held = deployed
+            .refreshes
+            .extend(message.receipt.clone(), VISIBILITY);
+        let refresh = cycle::carry_out(&deployed.world, &*deployed.refreshes, &order, PATIENCE);
+        let refresh = tracing::Instrument::instrument(refresh, span);
+        let (how, next) = tokio::time::timeout(left, refresh)
+            .await
+            .map_err(|_| "the invocation's time is over".to_owned())?
+            .map_err(|error| error.chain())?;
+        let told = serde_json::to_value(&how).map_err(|error| error.to_string())?;
+        tracing::info!(model = %order.model, cycle = order.cycle, %told, "refreshed");
+        match next {
+            Step::Idle(Some(at)) => wake(deployed, at).await,
+            Step::Idle(None) | Step::Sent(_) | Step::Waiting(_) => Ok(()),
+        }
+    })
+    .await;
+    Ok(serde_json::to_value(outcomes)?)
+}
