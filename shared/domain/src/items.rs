@@ -168,6 +168,9 @@ pub struct ModelState {
     /// Digest of the query last built, for batch tables and `plan`.
     #[serde(default)]
     pub built_from: Option<String>,
+    /// Materialization, strategy and key of the last build; none before it was remembered.
+    #[serde(default)]
+    pub shape: Option<String>,
 }
 
 /// `model#<m>` / `control`: what a person asked of the model.

@@ -76,9 +76,16 @@ async fn step(
 ) -> Result<Step> {
     let job = Job::new(&world.project, model, None, Reason::Batch);
     let loaded = Loaded::read(world, &job).await?;
-    let (action, mut reason) = match decisions.get(&model.name) {
+    let (action, reason) = match decisions.get(&model.name) {
         Some(decision) if is_live(model) => live(decision, &loaded),
         Some(_) | None => batch(&job, &loaded),
+    };
+    let (action, mut reason) = match loaded.is_reshaped(model) {
+        true => (
+            "rebuild",
+            String::from("its materialization, strategy or key changed"),
+        ),
+        false => (action, reason),
     };
     if is_live(model) && loaded.is_built() && is_edited(&loaded.state, model) {
         let name = &model.name;

@@ -1,7 +1,9 @@
 //! What an invocation brings: an HTTP request, messages of a queue, or a tick of the schedule.
 
-use aws_lambda_events::sqs::SqsMessage;
+use std::collections::BTreeMap;
+
 use lambda_http::request::LambdaRequest;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// The detail type of a tick, from an EventBridge rule or the Scheduler.
@@ -32,7 +34,31 @@ pub struct Message {
     /// What was sent.
     pub body: String,
     /// Attributes with text values.
-    pub attributes: std::collections::BTreeMap<String, String>,
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// A record of an SQS event, as the service writes it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Record {
+    message_id: Option<String>,
+    #[serde(default)]
+    receipt_handle: String,
+    #[serde(default)]
+    body: String,
+    #[serde(default, rename = "eventSourceARN")]
+    event_source_arn: String,
+    #[serde(default)]
+    attributes: BTreeMap<String, String>,
+    #[serde(default)]
+    message_attributes: BTreeMap<String, Attribute>,
+}
+
+/// An attribute that a sender gave a message.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Attribute {
+    string_value: Option<String>,
 }
 
 impl Event {
@@ -42,7 +68,7 @@ impl Event {
     /// When it is none of the three, or one of them with a field missing; says which was tried.
     pub fn read(payload: Value) -> Result<Self, String> {
         if let Some(records) = payload.get("Records") {
-            let records: Vec<SqsMessage> = serde_json::from_value(records.clone())
+            let records: Vec<Record> = serde_json::from_value(records.clone())
                 .map_err(|error| format!("the records are no SQS messages: {error}"))?;
             return records
                 .into_iter()
@@ -63,17 +89,17 @@ impl Event {
 }
 
 impl Message {
-    fn read(message: SqsMessage) -> Result<Self, String> {
-        let id = message.message_id.ok_or("a message has no messageId")?;
-        let text = message
+    fn read(record: Record) -> Result<Self, String> {
+        let id = record.message_id.ok_or("a message has no messageId")?;
+        let text = record
             .message_attributes
             .into_iter()
             .filter_map(|(name, attribute)| Some((name, attribute.string_value?)));
         Ok(Self {
-            group: message.attributes.get("MessageGroupId").cloned(),
-            receipt: message.receipt_handle.unwrap_or_default(),
-            queue: message.event_source_arn.unwrap_or_default(),
-            body: message.body.unwrap_or_default(),
+            group: record.attributes.get("MessageGroupId").cloned(),
+            receipt: record.receipt_handle,
+            queue: record.event_source_arn,
+            body: record.body,
             attributes: text.collect(),
             id,
         })

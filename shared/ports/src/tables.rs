@@ -243,6 +243,12 @@ pub trait Tables: Send + Sync + fmt::Debug {
     /// Columns of a pinned table.
     async fn schema(&self, pin: &Pin) -> Result<SchemaRef>;
 
+    /// Whether rows of these columns would give a column of a pinned table another type.
+    async fn retypes(&self, pin: &Pin, rows: &SchemaRef) -> Result<bool> {
+        let (_, _) = (pin, rows);
+        Ok(false)
+    }
+
     /// Writes files for a change, and the metadata of the snapshot they make. Memory is bounded by the batch's keys
     /// and one open file, never by the table.
     async fn stage(&self, change: Change) -> Result<Staged>;

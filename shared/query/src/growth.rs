@@ -41,6 +41,8 @@ impl FunctionRewrite for BoundGrowth {
         let (index, others) = match (func.name(), args.len()) {
             ("repeat" | "array_repeat", 2) => (1, vec![args[0].clone()]),
             ("lpad" | "rpad", 2..) | ("array_resize", 2..) => (1, Vec::new()),
+            // Every byte of the text may become the replacement.
+            ("replace", 3) => return Ok(Transformed::yes(replaced(func, args))),
             ("range" | "generate_series", 1) => (0, Vec::new()),
             ("range" | "generate_series", 2) => (1, vec![args[0].clone(), lit(1_i64)]),
             ("range" | "generate_series", 3) => (1, vec![args[0].clone(), args[2].clone()]),
@@ -62,6 +64,72 @@ impl FunctionRewrite for BoundGrowth {
             args,
         })))
     }
+}
+
+/// A replacement whose text is cut off from it when the result could be too large: as many replacements as the text has
+/// bytes, of the replacement's length.
+fn replaced(func: std::sync::Arc<ScalarUDF>, mut args: Vec<Expr>) -> Expr {
+    let bound = ScalarUDF::from(BoundReplace {
+        signature: signature(),
+    });
+    args[0] = bound.call(args.clone());
+    Expr::ScalarFunction(ScalarFunction { func, args })
+}
+
+/// Hands its first argument, the text, through; fails when replacing its second by its third could make too much.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct BoundReplace {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for BoundReplace {
+    fn name(&self) -> &'static str {
+        "bound_replace"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, kinds: &[DataType]) -> Result<DataType> {
+        Ok(kinds.first().cloned().unwrap_or(DataType::Null))
+    }
+
+    fn invoke_with_args(&self, mut call: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let constant = call
+            .args
+            .iter()
+            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if constant { 1 } else { call.number_rows };
+        let lengths = call
+            .args
+            .iter()
+            .map(|arg| Ok(lengths(&arg.to_array(rows)?)))
+            .collect::<Result<Vec<_>>>()?;
+        if let [text, from, to] = lengths.as_slice() {
+            let bytes = (0..rows).fold(0_u64, |total, row| {
+                let times = text[row] / from[row].max(1);
+                total.saturating_add(times.saturating_mul(to[row]).max(text[row]))
+            });
+            if bytes > BYTES_MAX {
+                return exec_err!("a function would make {bytes} bytes; the limit is {BYTES_MAX}");
+            }
+        }
+        Ok(call.args.swap_remove(0))
+    }
+}
+
+/// Bytes of each text; 0 where there is none.
+fn lengths(values: &ArrayRef) -> Vec<u64> {
+    let rows = 0..values.len();
+    let length = |row: usize| match values.data_type() {
+        _ if values.is_null(row) => 0,
+        DataType::Utf8 => values.as_string::<i32>().value(row).len() as u64,
+        DataType::LargeUtf8 => values.as_string::<i64>().value(row).len() as u64,
+        DataType::Utf8View => values.as_string_view().value(row).len() as u64,
+        _ => 0,
+    };
+    rows.map(length).collect()
 }
 
 fn signature() -> Signature {

@@ -15,6 +15,10 @@ use tokio::{
 
 /// Stack of a thread; reserved, not used: a chain of a thousand operators is evaluated by recursion.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
+/// Fewest threads: work that never yields keeps one to itself until it ends, and others must go on.
+const THREADS_MIN: usize = 8;
+/// How much later than the work's own deadline the caller stops waiting, for work that never yields.
+const LATE: Duration = Duration::from_secs(1);
 /// Batches computed ahead of the reader.
 const AHEAD: usize = 2;
 
@@ -26,7 +30,7 @@ impl Threads {
     /// `count` threads that compute, and one more so that deadlines are kept while those are busy.
     pub(crate) fn new(count: usize) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread()
-            .worker_threads(count.max(1) + 1)
+            .worker_threads((count + 1).max(THREADS_MIN))
             .thread_stack_size(STACK_BYTES)
             .thread_name("query")
             .enable_all()
@@ -90,9 +94,10 @@ pub(crate) async fn once<T: Send + 'static>(
     let Some(mut task) = threads.spawn(timed) else {
         return Err(endings.broken("the engine is shut down"));
     };
-    (&mut task.0)
-        .await
-        .unwrap_or_else(|error| Err(endings.broken(&reason(error))))
+    match tokio::time::timeout(time + LATE, &mut task.0).await {
+        Ok(ended) => ended.unwrap_or_else(|error| Err(endings.broken(&reason(error)))),
+        Err(_) => Err(endings.late()),
+    }
 }
 
 /// Runs work that answers with columns first and then with rows.
@@ -121,7 +126,11 @@ where
         return Err(endings.broken("the engine is shut down"));
     };
     let mut batches = batches;
-    let schema = match schema.await {
+    let until = tokio::time::Instant::now() + time + LATE;
+    let Ok(schema) = tokio::time::timeout_at(until, schema).await else {
+        return Err(endings.late());
+    };
+    let schema = match schema {
         Ok(schema) => schema?,
         // Over before there were columns: late, or broken.
         Err(_) => {
@@ -132,9 +141,12 @@ where
         }
     };
     let state = Some((batches, task, endings));
-    let stream = stream::unfold(state, |state| async move {
+    let stream = stream::unfold(state, move |state| async move {
         let (mut batches, mut task, endings) = state?;
-        match batches.recv().await {
+        let Ok(received) = tokio::time::timeout_at(until, batches.recv()).await else {
+            return Some((Err(endings.late()), None));
+        };
+        match received {
             Some(Ok(batch)) => Some((Ok(batch), Some((batches, task, endings)))),
             Some(Err(error)) => Some((Err(error), None)),
             None => match (&mut task.0).await {

@@ -1,10 +1,6 @@
 //! The keys of `headwater.yml`: which there are, and what they become.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, io, path::Path};
 
 use domain::{
     Duration, LiveSettings, duration::parse_duration, items::Column, name::is_identifier,

@@ -10,7 +10,7 @@ use engine::ingest::{self, Accepted, Format};
 use settings::Source;
 
 use crate::{
-    Shared, body,
+    Shared,
     problem::{Answer, Problem},
 };
 
@@ -25,8 +25,11 @@ pub(crate) async fn webhook(
 ) -> Answer<(StatusCode, Json<Accepted>)> {
     let settings = shared.settings.source(&source.to_ascii_lowercase());
     let (parts, body) = request.into_parts();
-    let body = body::read(body, settings.body_max).await?;
-    let request = pick(source, &settings, &parts.headers, body)?;
+    let taken = shared
+        .bodies
+        .take(&parts.headers, body, settings.body_max)
+        .await?;
+    let request = pick(source, &settings, &parts.headers, taken.bytes.clone())?;
     let accepted = ingest::webhook(&shared.world, &settings, request).await?;
     Ok((StatusCode::ACCEPTED, Json(accepted)))
 }

@@ -26,9 +26,7 @@ use axum::{
 };
 use engine::{World, runner::Runner};
 use settings::Settings;
-use tower_http::{
-    catch_panic::CatchPanicLayer, timeout::RequestBodyTimeoutLayer,
-};
+use tower_http::{catch_panic::CatchPanicLayer, timeout::RequestBodyTimeoutLayer};
 
 /// Longest pause between two pieces of a body: a client that sends nothing must not hold memory for ever.
 const BODY_PAUSE_MAX: std::time::Duration = std::time::Duration::from_secs(30);
@@ -49,6 +47,7 @@ pub struct App {
 struct Shared {
     app: App,
     counters: Arc<metrics::Counters>,
+    bodies: body::Budget,
 }
 
 impl std::ops::Deref for Shared {
@@ -101,6 +100,7 @@ fn finish(routes: Router<Shared>, app: App) -> Router {
     let shared = Shared {
         app,
         counters: Arc::default(),
+        bodies: body::Budget::default(),
     };
     routes
         .fallback(problem::not_found)

@@ -73,6 +73,12 @@ impl Problem {
         }
     }
 
+    /// The status.
+    #[cfg(test)]
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// The request is wrong.
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
-    Shared, body,
+    Shared,
     problem::{Answer, Problem},
     rows::{self, Format},
 };
@@ -35,7 +35,12 @@ const HELD_BYTES_MAX: usize = 16 << 20;
 /// Runs a statement.
 pub(crate) async fn query(State(shared): State<Shared>, request: Request) -> Answer<Response> {
     let (parts, body) = request.into_parts();
-    let asked = parse(&body::read(body, BODY_BYTES_MAX).await?)?;
+    let taken = shared
+        .bodies
+        .take(&parts.headers, body, BODY_BYTES_MAX)
+        .await?;
+    let asked = parse(&taken.bytes)?;
+    drop(taken);
     let limits = &shared.settings.query;
     let limits = Limits {
         time: limits.timeout,

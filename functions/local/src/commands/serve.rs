@@ -71,7 +71,8 @@ pub(super) async fn serve(context: &Context, listen: SocketAddr) -> Result<(), F
     watching.abort();
     // Whoever is cut off here has no answer yet, and sends again.
     let _ = tokio::time::timeout(GRACE, server).await;
-    runner.stop().await;
+    // A cycle that does not end is cut off: what it staged is garbage until it commits.
+    let _ = tokio::time::timeout(GRACE * 5, runner.stop()).await;
     Ok(())
 }
 

@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Query, Spanned, Statement, TableFactor, Visit, Visitor};
+use sqlparser::ast::{
+    BinaryOperator, Expr, Query, Spanned, Statement, TableFactor, Visit, Visitor,
+};
 use sqlparser::tokenizer::Location;
 
 use super::{
@@ -50,8 +52,41 @@ impl Walk {
     }
 }
 
+/// Most `->` and `->>` one after the other: planning takes twice as long for each.
+const ARROWS_MAX: usize = 12;
+
+/// How many arrows a chain that ends here has, as far as the limit.
+fn arrows(mut expr: &Expr) -> usize {
+    let mut count = 0;
+    while count <= ARROWS_MAX {
+        expr = match expr {
+            Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => inner,
+            Expr::BinaryOp {
+                left,
+                op: BinaryOperator::Arrow | BinaryOperator::LongArrow,
+                ..
+            } => {
+                count += 1;
+                left
+            }
+            _ => break,
+        };
+    }
+    count
+}
+
 impl Visitor for Walk {
     type Break = SqlError;
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<SqlError> {
+        if arrows(expr) > ARROWS_MAX {
+            let message = format!(
+                "more than {ARROWS_MAX} `->` in one chain; write `json_get(value, 'a', 'b', 'c')`"
+            );
+            return ControlFlow::Break(SqlError::at(expr.span().start, message));
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
         if let Some(with) = &query.with

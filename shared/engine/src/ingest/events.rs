@@ -4,6 +4,9 @@ use ports::{Error, Kind, Result};
 
 use super::{Format, json};
 
+/// Most events of one body: what a row takes beside its text is more than the shortest event.
+const EVENTS_MAX: usize = 500_000;
+
 /// JSON's own white space.
 const BLANK: [char; 4] = [' ', '\t', '\r', '\n'];
 
@@ -56,6 +59,10 @@ pub(super) fn split<'a>(subject: &str, body: &'a [u8], format: Format) -> Result
                         format!("{} at line {line}, column {column}", problem.reason),
                     )
                 })?;
+                if events.len() == EVENTS_MAX {
+                    let why = format!("more than {EVENTS_MAX} events in one body; send several");
+                    return Err(Error::new(Kind::TooLarge, "read events for", subject).because(why));
+                }
                 events.push(Event {
                     text: event,
                     line: index + 1,

@@ -59,6 +59,37 @@ pub(super) fn check(text: &str) -> Result<(), Problem> {
     check_depth(text)
 }
 
+/// Where a valid JSON text has the escape of one half of a surrogate pair: valid by the grammar (RFC 8259, section 8.2),
+/// and no text that anything can hold.
+pub(super) fn lone_surrogate(text: &str) -> Option<usize> {
+    let unit = |at: usize| {
+        let digits = text.get(at + 2..at + 6)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut from = 0;
+    while let Some(found) = text.get(from..)?.find('\\') {
+        let at = from + found;
+        if text.as_bytes().get(at + 1) != Some(&b'u') {
+            from = at + 2;
+            continue;
+        }
+        from = at + 6;
+        match unit(at)? {
+            0xd800..=0xdbff => {
+                let low = text.get(from..from + 2) == Some("\\u")
+                    && matches!(unit(from), Some(0xdc00..=0xdfff));
+                if !low {
+                    return Some(at);
+                }
+                from += 6;
+            }
+            0xdc00..=0xdfff => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
 /// Checks a text that is valid JSON.
 fn check_depth(text: &str) -> Result<(), Problem> {
     // A valid text that is this short closes whatever it opens before the limit.
@@ -184,6 +215,20 @@ mod tests {
         assert!(check(&nested(10_000)).is_err());
         let text = format!("[\"{}\", \"\\\"[\"]", "[".repeat(500));
         assert_eq!(check(&text), Ok(()), "brackets in a text are text");
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_found() {
+        for (text, found) in [
+            (r#"{"a":"plain \n \u00e9"}"#, None),
+            (r#"{"a":"\ud83d\ude00"}"#, None),
+            (r#"{"a":"\\ud83d"}"#, None),
+            (r#"{"\ud800":1}"#, Some(2)),
+            (r#"{"a":"\ude00\ud83d"}"#, Some(6)),
+            (r#"{"a":"\ud83d\ud83d\ude00"}"#, Some(6)),
+        ] {
+            assert_eq!(lone_surrogate(text), found, "{text}");
+        }
     }
 
     #[test]

@@ -168,20 +168,29 @@ fn sort(source: &settings::Source, name: &str, events: &[Event<'_>]) -> Result<S
         typed.push((&column.name, data_type, builder));
     }
     let mut misfits = Vec::new();
-    if typed.is_empty() {
-        return Ok(Sorted {
-            typed: Vec::new(),
-            misfits,
-        });
-    }
     let mut row = vec![Value::Null; typed.len()];
+    let mut found = vec![false; typed.len()];
     for (index, event) in events.iter().enumerate() {
+        if let Some(at) = json::lone_surrogate(event.text) {
+            // Such an event reads NULL in every field.
+            let why = format!("half of a surrogate pair, which no text can hold, at byte {at}");
+            misfits.push((index, why));
+            continue;
+        }
+        if typed.is_empty() {
+            continue;
+        }
         row.fill(Value::Null);
+        found.fill(false);
         let mut misfit = None;
         let read = json::entries(event.text, |key, raw| {
             let Some(at) = typed.iter().position(|(name, ..)| *name == key) else {
                 return;
             };
+            // Of a key that is there twice the first counts, as it does for `payload->>'key'`.
+            if std::mem::replace(&mut found[at], true) {
+                return;
+            }
             match value::of_json(raw, &typed[at].1) {
                 Ok(value) => row[at] = value,
                 Err(why) => misfit = misfit.take().or(Some(format!("column `{key}`: {why}"))),

@@ -13,7 +13,7 @@ use ports::{
 
 use super::{
     Refreshed, alert, events,
-    job::{Job, Loaded, digest, is_live},
+    job::{Job, Loaded, digest, is_live, shape},
     make::Made,
 };
 use crate::{World, load};
@@ -220,6 +220,7 @@ fn succeeded(
         last_duration_ms: Some(millis(now.since(times.began))),
         asserted_at,
         warnings,
+        shape: Some(shape(job.model)),
         built_from: match &before.built_from {
             // Rows of earlier definitions stay until a rebuild.
             Some(first) if is_live(job.model) && loaded.is_built() && !made.rebuilt => {

@@ -227,6 +227,7 @@ impl Loaded {
     pub(crate) fn is_due(&self, job: &Job<'_>) -> bool {
         let behind = self.inputs.iter().any(Input::is_behind);
         match job.reason {
+            Reason::Live | Reason::Batch if self.is_reshaped(job.model) => true,
             Reason::Live => {
                 behind || !self.is_built() && self.inputs.iter().any(|input| input.to.commits > 0)
             }
@@ -241,6 +242,12 @@ impl Loaded {
             && self.state.built_from.as_ref() != Some(&digest(model))
     }
 
+    /// Whether the rows there are were kept under another materialization, strategy or key.
+    pub(crate) fn is_reshaped(&self, model: &Model) -> bool {
+        let before = self.state.shape.as_ref();
+        self.is_built() && before.is_some_and(|before| *before != shape(model))
+    }
+
     /// Whether the rows there are came from other definitions of the model or of its inputs, so that only a rebuild
     /// makes them what the query says.
     pub(crate) fn is_outdated(&self) -> bool {
@@ -251,6 +258,17 @@ impl Loaded {
 /// Whether a model was last built from nothing by another definition than it has now. Before the first build it was not.
 pub(crate) fn is_edited(state: &ModelState, model: &Model) -> bool {
     state.refreshes > 0 && state.built_from.as_ref() != Some(&digest(model))
+}
+
+/// How a model keeps its rows: what only a rebuild can change.
+pub(crate) fn shape(model: &Model) -> String {
+    let config = &model.config;
+    format!(
+        "{:?} {:?} on {}",
+        config.materialized,
+        config.strategy,
+        config.unique_key.join(", ")
+    )
 }
 
 /// Digest of what a model is built from: its query and how its rows are applied. Whether it is live is no part of it.

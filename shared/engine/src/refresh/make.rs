@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use arrow::datatypes::SchemaRef;
 use domain::{
-    Materialized, Model, SEQUENCE, Severity, Strategy, TableName,
+    Materialized, Model, OnSchemaChange, SEQUENCE, Severity, Strategy, TableName,
     sql::{self, Bindings, Placeholder},
 };
 use futures::TryStreamExt;
 use ports::{
     Error, Kind, Result,
     query::{Catalog, Limits, Statement},
-    tables::{Apply, Change, Pin, Staged},
+    tables::{Apply, Change, Pin, Rows, Staged},
 };
 
 use super::{
@@ -64,8 +65,11 @@ pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Resul
         }
     };
     let whole = job.rebuilt();
-    // What a rebuilt input's readers took from it is no part of it any more.
-    let job = if loaded.is_outdated() { &whole } else { job };
+    // What a rebuilt input's readers took from it is no part of it any more, and rows under another key are others.
+    let job = match loaded.is_outdated() || loaded.is_reshaped(job.model) {
+        true => &whole,
+        false => job,
+    };
     let (change, rebuilt) = query(world, job, loaded).await.map_err(stopped)?;
     let mut staged = world.tables.stage(change).await.map_err(stopped)?;
     staged.changed |= !loaded.is_built();
@@ -85,22 +89,21 @@ pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Resul
 
 /// The change whose rows are the query's, and whether they replace all there are.
 async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<(Change, bool)> {
-    let (mut text, rebuilt) = (text(job, loaded)?, job.rebuilt());
+    let whole = job.rebuilt();
     let mut job = job;
-    let feeds = match feeds::read(world, job, loaded, &text).await? {
-        Some(feeds) => feeds,
-        None => {
-            job = &rebuilt;
-            text = self::text(job, loaded)?;
-            let feeds = feeds::read(world, job, loaded, &text).await?;
-            feeds.unwrap_or_default()
-        }
+    let mut rows = run(world, job, loaded).await?;
+    let useless = match &rows {
+        Some(rows) => retypes(world, job, loaded, &rows.schema).await?,
+        None => true,
     };
-    let catalog = catalog(job, world, loaded, &text, feeds)?;
-    if job.reason == Reason::Full && loaded.is_built() && is_merge(job.model) {
-        text = newest(world, text, &job.model.config.unique_key, &catalog).await?;
+    if useless {
+        job = &whole;
+        rows = run(world, job, loaded).await?;
     }
-    let rows = world.query.run(&Statement::new(text), &catalog).await?;
+    let rows = rows.ok_or_else(|| {
+        Error::new(Kind::Corrupt, "build model", &job.model.name)
+            .because("an input has no rows to begin from")
+    })?;
     let restamps = is_live(job.model)
         && job.inputs.len() > 1
         && rows.schema.column_with_name(SEQUENCE).is_some();
@@ -121,6 +124,37 @@ async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<(Change,
             .collect(),
     };
     Ok((change, job.reason == Reason::Full))
+}
+
+/// The query's rows; none when a feed that it reads begins at a snapshot that is gone.
+async fn run(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Option<Rows>> {
+    let mut text = text(job, loaded)?;
+    let feeds = match feeds::read(world, job, loaded, &text).await? {
+        Some(feeds) => feeds,
+        None if job.reason == Reason::Full => Feeds::default(),
+        None => return Ok(None),
+    };
+    let catalog = catalog(job, world, loaded, &text, feeds)?;
+    if job.reason == Reason::Full && loaded.is_built() && is_merge(job.model) {
+        text = newest(world, text, &job.model.config.unique_key, &catalog).await?;
+    }
+    let rows = world.query.run(&Statement::new(text), &catalog).await?;
+    Ok(Some(rows))
+}
+
+/// Whether a column has another type now, which the rows there are could not keep their values in.
+async fn retypes(world: &World, job: &Job<'_>, loaded: &Loaded, rows: &SchemaRef) -> Result<bool> {
+    let snapshot = loaded.head.as_ref().and_then(|head| head.snapshot.clone());
+    let (Some(snapshot), OnSchemaChange::SyncAllColumns, true) = (
+        snapshot,
+        job.model.config.on_schema_change,
+        job.reason != Reason::Full,
+    ) else {
+        return Ok(false);
+    };
+    let table = job.model.name.clone();
+    let pin = Pin::Model { table, snapshot };
+    world.tables.retypes(&pin, rows).await
 }
 
 /// The text to run.

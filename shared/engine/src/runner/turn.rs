@@ -24,6 +24,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Before a queue that did not answer is asked again.
 const QUEUE_PAUSE: Duration = Duration::from_secs(1);
 
+/// Longest pause after a cycle that the world ended early.
+const REST_MAX: Duration = Duration::from_secs(5);
+
 /// What the loop knows between two waits.
 struct Turn<'a> {
     inner: &'a Inner,
@@ -165,6 +168,8 @@ impl Turn<'_> {
     }
 
     fn ask(&mut self) {
+        // A person who asks does not wait for a pause to end.
+        self.rest = None;
         self.coalescer.wake(self.inner.world.clock.now());
         self.asked = true;
     }
@@ -260,7 +265,8 @@ impl Turn<'_> {
                 tracing::warn!(error = error.chain(), "the cycle ended early");
                 status.last_error = Some(error.chain());
                 self.failures = self.failures.saturating_add(1);
-                let rest = at + plan::backoff(self.failures, &inner.world.live);
+                // The world is not a model: it is asked again soon, since nothing is fresh until it answers.
+                let rest = at + plan::backoff(self.failures, &inner.world.live).min(REST_MAX);
                 (self.rest, self.next, self.asked) = (Some(rest), Some(rest), true);
             }
         }

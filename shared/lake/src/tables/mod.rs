@@ -167,6 +167,21 @@ impl Tables for Lake {
         }
     }
 
+    async fn retypes(&self, pin: &Pin, rows: &SchemaRef) -> Result<bool> {
+        let Pin::Model { table, snapshot } = pin else {
+            return Ok(false);
+        };
+        let known = self.table(table, snapshot).await?;
+        let incoming = columns::incoming(table, rows)?;
+        Ok(incoming.iter().any(|column| {
+            let at = known.columns.position(&column.name);
+            match (at, &column.kind) {
+                (Some(at), Some(kind)) => kind != known.columns.read.field(at).data_type(),
+                _ => false,
+            }
+        }))
+    }
+
     async fn stage(&self, change: Change) -> Result<Staged> {
         stage::stage(self, change).await
     }

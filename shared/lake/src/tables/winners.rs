@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, AsArray, BooleanArray, RecordBatch},
+    array::{AsArray, BooleanArray, RecordBatch},
     compute::{cast, concat_batches},
     datatypes::DataType,
 };

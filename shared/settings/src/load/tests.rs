@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use super::*;
 
 fn parse(text: &str) -> Result<Settings, Vec<Complaint>> {
