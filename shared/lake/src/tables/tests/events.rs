@@ -11,7 +11,7 @@ use arrow::{
 };
 use domain::{TableName, items::Snapshot};
 use ports::{
-    Result,
+    Result, Tables,
     tables::{Apply, Deletes, Events, Pin, Staged},
 };
 
@@ -110,7 +110,11 @@ impl Written {
                     1 => format!(" 000{}", 18_446_744_073_709_551_616 + i128::from(n)),
                     _ => format!("+{}.0", 18_446_744_073_709_551_616 + i128::from(n)),
                 };
-                Arc::new(numbers().map(|n| n.map(&mut spell)).collect::<StringArray>())
+                Arc::new(
+                    numbers()
+                        .map(|n| n.map(&mut spell))
+                        .collect::<StringArray>(),
+                )
             }
             Self::MomentsInText => {
                 let mut spell = |n: i64| match dice.below(2) {
