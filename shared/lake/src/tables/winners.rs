@@ -152,8 +152,10 @@ impl Events {
             let event = Event {
                 rank,
                 delete: deletes.value(at),
-                // A batch has fewer rows than an i64 can count.
-                arrival: arrivals.map_or(row as i64, |arrivals| arrivals[at]),
+                arrival: match arrivals {
+                    Some(arrivals) => arrivals[at],
+                    None => i64::try_from(row).unwrap_or(i64::MAX),
+                },
             };
             self.winners.insert(row, event);
         }

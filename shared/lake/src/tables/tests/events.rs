@@ -11,7 +11,7 @@ use arrow::{
 };
 use domain::{TableName, items::Snapshot};
 use ports::{
-    Result,
+    Result, Tables,
     tables::{Apply, Deletes, Events, Pin, Staged},
 };
 
