@@ -189,6 +189,10 @@ async fn check(seed: u64, limits: Limits) {
         let mut ids = BTreeSet::new();
         for (back, (from, old)) in past.iter().rev().enumerate() {
             ids.insert(from.id);
+            // The last ones always, those of long ago now and then.
+            if back > 3 && dice.below(4) > 0 {
+                continue;
+            }
             let at = format!("seed {seed}, step {step}, {back} back");
             match ask(&world, lake, Since::Snapshot(from.clone()), &to, asked).await {
                 Changes::Told(feed) => {
@@ -207,14 +211,14 @@ async fn check(seed: u64, limits: Limits) {
 
 #[tokio::test]
 async fn any_history_is_told_by_its_feed() {
-    for seed in 0..60 {
+    for seed in 0..24 {
         check(seed, tight()).await;
     }
 }
 
 #[tokio::test]
 async fn small_tables_written_anew_are_told_by_what_changed_in_them() {
-    for seed in 100..130 {
+    for seed in 100..112 {
         check(seed, Limits::default()).await;
     }
 }
@@ -226,7 +230,7 @@ async fn rows_that_are_too_many_to_keep_are_told_the_same() {
         feed_rows: 3,
         ..tight()
     };
-    for seed in 200..240 {
+    for seed in 200..208 {
         check(seed, limits).await;
     }
 }
