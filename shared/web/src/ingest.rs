@@ -1,4 +1,4 @@
-//! `POST /api/ingest/webhook/{source}`: accepted means committed.
+//! `POST /api/ingest/webhook/{source}` and `POST /api/ingest/cdc/{source}`: accepted means committed.
 
 use axum::{
     Json,
@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
 };
 use bytes::Bytes;
-use engine::ingest::{self, Accepted, Format};
+use engine::ingest::{self, Accepted, Format, Refused, Taken};
 use settings::Source;
 
 use crate::{
@@ -23,12 +23,38 @@ pub(crate) async fn webhook(
     Path(source): Path<String>,
     request: Request,
 ) -> Answer<(StatusCode, Json<Accepted>)> {
+    let (settings, request) = receive(&shared, source, request).await?;
+    let accepted = ingest::webhook(&shared.world, &settings, request).await?;
+    Ok((StatusCode::ACCEPTED, Json(accepted)))
+}
+
+/// Commits the changes of a body; 202 with their sequences, 422 when an envelope is no change that can be stored.
+pub(crate) async fn cdc(
+    State(shared): State<Shared>,
+    Path(source): Path<String>,
+    request: Request,
+) -> Answer<(StatusCode, Json<Taken>)> {
+    let (settings, request) = receive(&shared, source, request).await?;
+    let taken = ingest::cdc(&shared.world, &settings, request)
+        .await
+        .map_err(|refused| match refused {
+            Refused::Envelope(why) => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, why),
+            Refused::Port(error) => error.into(),
+        })?;
+    Ok((StatusCode::ACCEPTED, Json(taken)))
+}
+
+/// The request as `engine` wants it, and the settings of its source.
+async fn receive(
+    shared: &Shared,
+    source: String,
+    request: Request,
+) -> Answer<(Source, ingest::Request)> {
     let settings = shared.settings.source(&source.to_ascii_lowercase());
     let (parts, body) = request.into_parts();
     let body = body::read(body, settings.body_max).await?;
     let request = pick(source, &settings, &parts.headers, body)?;
-    let accepted = ingest::webhook(&shared.world, &settings, request).await?;
-    Ok((StatusCode::ACCEPTED, Json(accepted)))
+    Ok((settings, request))
 }
 
 fn pick(

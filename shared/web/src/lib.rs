@@ -1,4 +1,4 @@
-//! HTTP: webhook ingest, the control API, reads, metrics and the status page, over `engine`.
+//! HTTP: ingest of events and changes, the control API, reads, metrics and the status page, over `engine`.
 //!
 //! Handlers pick a request apart, call one use case and put the answer together; what an error
 //! becomes is decided in one place (`problem`). Nothing here knows which state store, lake or query
@@ -62,6 +62,7 @@ pub fn router(app: App) -> Router {
     };
     let ingest = Router::new()
         .route("/api/ingest/webhook/{source}", post(ingest::webhook))
+        .route("/api/ingest/cdc/{source}", post(ingest::cdc))
         .layer(RequestDecompressionLayer::new());
     let live = Router::new()
         .route("/api/live/status", get(live::status))
