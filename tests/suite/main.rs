@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod bugs;
+mod cdc_http;
 mod conformance;
 mod durability;
 mod feeds;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     trials.extend(tidy::trials());
     trials.extend(bugs::trials());
     trials.extend(bad_input::trials());
+    trials.extend(cdc_http::trials());
     trials.extend(full_disk::trials());
     trials.extend(requests::trials());
     trials.extend(durability::trials());

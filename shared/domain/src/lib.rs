@@ -7,6 +7,7 @@
 //! * **W-1** a watermark never moves down
 //! * **C-1** a model refreshes only from snapshots its cycle fixed
 
+pub mod cdc;
 pub mod duration;
 pub mod items;
 pub mod live;

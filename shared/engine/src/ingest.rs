@@ -4,6 +4,7 @@
 //! decided in `ingest::guess`.
 
 mod build;
+mod cdc;
 mod csv;
 mod events;
 mod file;
@@ -19,11 +20,12 @@ mod webhook;
 
 use bytes::Bytes;
 use domain::{Position, TableName};
-use ports::{Result, queue::Announcement};
+use ports::{Result, landing::Appended, queue::Announcement};
 use serde::Serialize;
 
 use crate::World;
 
+pub use cdc::{Refused, Taken, cdc};
 pub use file::{FileFormat, FileLoaded, Progress, file};
 pub use webhook::webhook;
 
@@ -39,7 +41,7 @@ pub enum Format {
     Ndjson,
 }
 
-/// A webhook request, headers already picked.
+/// A request with a body of events or changes, headers already picked.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The source named in the path.
@@ -61,7 +63,7 @@ pub struct Accepted {
     pub status: &'static str,
     /// The source.
     pub source: String,
-    /// First sequence; 0 when every event was quarantined.
+    /// First sequence; 0 when nothing is in the landing table.
     pub sequence_from: u64,
     /// Last sequence.
     pub sequence_to: u64,
@@ -71,6 +73,29 @@ pub struct Accepted {
     pub quarantined: u64,
     /// The idempotency key had been seen.
     pub duplicate: bool,
+}
+
+impl Accepted {
+    /// The answer before anything is stored.
+    fn nothing(table: &TableName) -> Self {
+        Self {
+            status: "committed",
+            source: table.name().to_owned(),
+            sequence_from: 0,
+            sequence_to: 0,
+            rows: 0,
+            quarantined: 0,
+            duplicate: false,
+        }
+    }
+
+    /// Rows are in the landing table.
+    fn landed(&mut self, stored: &Appended) {
+        self.sequence_from = stored.first;
+        self.sequence_to = stored.last;
+        self.rows = stored.last - stored.first + 1;
+        self.duplicate = stored.duplicate;
+    }
 }
 
 /// Tells that a table advanced. The rows are committed whatever becomes of it: a poll finds what nobody announced.

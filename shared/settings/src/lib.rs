@@ -108,7 +108,7 @@ pub enum Queues {
     },
 }
 
-/// One webhook source.
+/// One source of events or of changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
     /// `headers`: request header (lower case) to the landing column that keeps it, VARCHAR.
@@ -117,6 +117,10 @@ pub struct Source {
     pub columns: Vec<Column>,
     /// `body_max`: most bytes of a decoded body.
     pub body_max: usize,
+    /// `lsn`: the field that orders changes, with dots between, from the envelope; none for the usual ones.
+    pub lsn: Option<String>,
+    /// `key`: columns of a changed row's key; empty when they are to be guessed.
+    pub key: Vec<String>,
 }
 
 impl Default for Source {
@@ -125,6 +129,8 @@ impl Default for Source {
             headers: BTreeMap::new(),
             columns: Vec::new(),
             body_max: 16 << 20,
+            lsn: None,
+            key: Vec::new(),
         }
     }
 }

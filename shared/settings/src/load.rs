@@ -10,7 +10,7 @@ use crate::{
     Complaint, FILE, QueryLimits, Queues, Settings, Source, StateStore, Warehouse,
     read::{Reader, Section},
     tree::{self, Node, Value},
-    words::{boolean, column_kind, count, size},
+    words::{boolean, column_kind, count, names, size},
 };
 
 /// Columns every webhook landing table has; a source's own columns are named otherwise.
@@ -243,6 +243,10 @@ fn source(reader: &mut Reader<'_>, name: &str, node: Node) -> Source {
     let path = format!("sources.{name}");
     let mut section = reader.section(&path, Some(node));
     let body_max = reader.value(&mut section, "body_max", Source::default().body_max, size);
+    let lsn = reader.value(&mut section, "lsn", None, |path| {
+        names(path, '.').map(|names| Some(names.join(".")))
+    });
+    let key = reader.value(&mut section, "key", Vec::new(), |key| names(key, ','));
     let mut taken: Vec<String> = RESERVED.map(String::from).to_vec();
     let headers = section.take("headers");
     let headers = headers_of(reader, &path, headers, &mut taken);
@@ -253,6 +257,8 @@ fn source(reader: &mut Reader<'_>, name: &str, node: Node) -> Source {
         headers,
         columns,
         body_max,
+        lsn,
+        key,
     }
 }
 

@@ -46,6 +46,20 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Names with `between` between them: `shop, sku`.
+pub(crate) fn names(text: &str, between: char) -> Result<Vec<String>, String> {
+    let names: Vec<_> = text
+        .split(between)
+        .map(|name| name.trim().to_owned())
+        .collect();
+    if names.iter().any(String::is_empty) {
+        return Err(format!(
+            "`{text}` must be names with `{between}` between them"
+        ));
+    }
+    Ok(names)
+}
+
 /// A column type of a landing table, in its canonical spelling.
 pub(crate) fn column_kind(text: &str) -> Result<String, String> {
     const PLAIN: [&str; 7] = [

@@ -1,4 +1,4 @@
-//! `POST /api/ingest/webhook/{source}`: accepted means committed.
+//! `POST /api/ingest/webhook/{source}` and `POST /api/ingest/cdc/{source}`: accepted means committed.
 
 use axum::{
     Json,
@@ -6,11 +6,11 @@ use axum::{
     http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
 };
 use bytes::Bytes;
-use engine::ingest::{self, Accepted, Format};
+use engine::ingest::{self, Accepted, Format, Refused, Taken};
 use settings::Source;
 
 use crate::{
-    Shared,
+    Shared, body,
     problem::{Answer, Problem},
 };
 
@@ -23,6 +23,35 @@ pub(crate) async fn webhook(
     Path(source): Path<String>,
     request: Request,
 ) -> Answer<(StatusCode, Json<Accepted>)> {
+    // The body keeps its part of the budget until its rows are committed.
+    let (settings, request, _body) = receive(&shared, source, request).await?;
+    let accepted = ingest::webhook(&shared.world, &settings, request).await?;
+    Ok((StatusCode::ACCEPTED, Json(accepted)))
+}
+
+/// Commits the changes of a body; 202 with their sequences, 422 when an envelope is no change that can be stored.
+pub(crate) async fn cdc(
+    State(shared): State<Shared>,
+    Path(source): Path<String>,
+    request: Request,
+) -> Answer<(StatusCode, Json<Taken>)> {
+    // The body keeps its part of the budget until its rows are committed.
+    let (settings, request, _body) = receive(&shared, source, request).await?;
+    let taken = ingest::cdc(&shared.world, &settings, request)
+        .await
+        .map_err(|refused| match refused {
+            Refused::Envelope(why) => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, why),
+            Refused::Port(error) => error.into(),
+        })?;
+    Ok((StatusCode::ACCEPTED, Json(taken)))
+}
+
+/// The request as `engine` wants it, and the settings of its source.
+async fn receive(
+    shared: &Shared,
+    source: String,
+    request: Request,
+) -> Answer<(Source, ingest::Request, body::Taken)> {
     let settings = shared.settings.source(&source.to_ascii_lowercase());
     let (parts, body) = request.into_parts();
     let taken = shared
@@ -30,8 +59,7 @@ pub(crate) async fn webhook(
         .take(&parts.headers, body, settings.body_max)
         .await?;
     let request = pick(source, &settings, &parts.headers, taken.bytes.clone())?;
-    let accepted = ingest::webhook(&shared.world, &settings, request).await?;
-    Ok((StatusCode::ACCEPTED, Json(accepted)))
+    Ok((settings, request, taken))
 }
 
 fn pick(

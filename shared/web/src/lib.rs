@@ -1,4 +1,4 @@
-//! HTTP: webhook ingest, the control API, reads, metrics and the status page, over `engine`.
+//! HTTP: ingest of events and changes, the control API, reads, metrics and the status page, over `engine`.
 //!
 //! Handlers pick a request apart, call one use case and put the answer together; what an error
 //! becomes is decided in one place (`problem`). Nothing here knows which state store, lake or query
@@ -67,6 +67,7 @@ pub fn ingest_router(app: App) -> Router {
 fn ingest_routes() -> Router<Shared> {
     Router::new()
         .route("/api/ingest/webhook/{source}", post(ingest::webhook))
+        .route("/api/ingest/cdc/{source}", post(ingest::cdc))
         .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE_MAX))
 }
 

@@ -145,7 +145,7 @@ fn is_webhook(columns: &[Column]) -> bool {
 }
 
 /// Columns the table has.
-async fn columns(world: &World, table: &TableName) -> Result<Vec<Column>> {
+pub(super) async fn columns(world: &World, table: &TableName) -> Result<Vec<Column>> {
     let item = world
         .state
         .get(&Key::new(items::table(table), items::HEAD))

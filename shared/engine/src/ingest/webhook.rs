@@ -40,9 +40,7 @@ pub async fn webhook(
     request: Request,
 ) -> Result<Accepted> {
     let name = request.source.as_str();
-    let table = TableName::landing(name)
-        .map_err(|error| Error::new(Kind::Invalid, "find source", name).because(error))?;
-    check_limits(source, &request)?;
+    let table = check(source, &request)?;
     let events = events::split(name, &request.body, request.format)?;
     let received_at = world.clock.now();
     let ids = Ids {
@@ -55,34 +53,27 @@ pub async fn webhook(
         received_at,
         ids: &ids,
     };
-    let mut accepted = Accepted {
-        status: "committed",
-        source: table.name().to_owned(),
-        sequence_from: 0,
-        sequence_to: 0,
-        rows: 0,
-        quarantined: 0,
-        duplicate: false,
-    };
+    let mut accepted = Accepted::nothing(&table);
     // First, so that a failure between the two never leaves events out that were answered for.
     if !sorted.misfits.is_empty() {
         let rows = about.quarantined(&events, &sorted.misfits)?;
-        let stored = append(world, quarantine(&table)?, rows, &about).await?;
+        let stored = append(world, quarantine(&table)?, rows, received_at, &request).await?;
         accepted.quarantined = stored.last - stored.first + 1;
         accepted.duplicate = stored.duplicate;
     }
     if sorted.misfits.len() < events.len() {
         let rows = about.landing(&events, sorted)?;
-        let stored = append(world, table, rows, &about).await?;
-        accepted.sequence_from = stored.first;
-        accepted.sequence_to = stored.last;
-        accepted.rows = stored.last - stored.first + 1;
-        accepted.duplicate = stored.duplicate;
+        let stored = append(world, table, rows, received_at, &request).await?;
+        accepted.landed(&stored);
     }
     Ok(accepted)
 }
 
-fn check_limits(source: &settings::Source, request: &Request) -> Result<()> {
+/// The landing table of a request that is within the limits.
+pub(super) fn check(source: &settings::Source, request: &Request) -> Result<TableName> {
+    let name = request.source.as_str();
+    let table = TableName::landing(name)
+        .map_err(|error| Error::new(Kind::Invalid, "find source", name).because(error))?;
     let (found, limit) = (request.body.len(), source.body_max);
     if found > limit {
         return Err(
@@ -100,21 +91,22 @@ fn check_limits(source: &settings::Source, request: &Request) -> Result<()> {
         );
         return Err(refuse(&request.source, why));
     }
-    Ok(())
+    Ok(table)
 }
 
-async fn append(
+/// Commits rows of a request under its key, and announces them.
+pub(super) async fn append(
     world: &World,
     table: TableName,
     rows: RecordBatch,
-    about: &About<'_>,
+    origin_at: Timestamp,
+    request: &Request,
 ) -> Result<ports::landing::Appended> {
-    let key = about.request.key.clone();
     let append = Append {
         table: table.clone(),
         rows,
-        origin_at: about.received_at,
-        key,
+        origin_at,
+        key: request.key.clone(),
     };
     let stored = world.landing.append(append).await?;
     announce(world, &table, stored.position).await;
@@ -144,15 +136,15 @@ impl Ids {
 }
 
 /// Events, told apart.
-struct Sorted {
+pub(super) struct Sorted {
     /// Typed columns of the events that fit.
-    typed: Vec<(String, ArrayRef)>,
+    pub(super) typed: Vec<(String, ArrayRef)>,
     /// Index and reason of those that do not.
-    misfits: Vec<(usize, String)>,
+    pub(super) misfits: Vec<(usize, String)>,
 }
 
 /// Takes the typed columns out of each event.
-fn sort(source: &settings::Source, name: &str, events: &[Event<'_>]) -> Result<Sorted> {
+pub(super) fn sort(source: &settings::Source, name: &str, events: &[Event<'_>]) -> Result<Sorted> {
     let mut typed: Vec<(&str, DataType, Builder)> = Vec::with_capacity(source.columns.len());
     for column in &source.columns {
         let data_type = columns::data_type(&column.kind).ok_or_else(|| {
@@ -231,7 +223,7 @@ impl About<'_> {
             .filter(|index| misfits.next_if_eq(index).is_none())
             .collect();
         let mut columns = self.columns(events, &fits);
-        columns.extend(self.headers(fits.len()));
+        columns.extend(headers(self.request, fits.len()));
         columns.extend(sorted.typed);
         self.batch(columns, fits.len())
     }
@@ -249,7 +241,7 @@ impl About<'_> {
         let reasons: ArrayRef = Arc::new(StringArray::from_iter_values(reasons));
         let mut columns = self.columns(events, &indexes);
         columns.push(("reason".into(), reasons));
-        columns.extend(self.headers(indexes.len()));
+        columns.extend(headers(self.request, indexes.len()));
         self.batch(columns, indexes.len())
     }
 
@@ -267,14 +259,18 @@ impl About<'_> {
         ]
     }
 
-    fn headers(&self, rows: usize) -> impl Iterator<Item = (String, ArrayRef)> {
-        self.request.headers.iter().map(move |(column, value)| {
-            let values: StringArray = std::iter::repeat_n(value.as_deref(), rows).collect();
-            (column.clone(), Arc::new(values) as ArrayRef)
-        })
-    }
-
     fn batch(&self, columns: Vec<(String, ArrayRef)>, rows: usize) -> Result<RecordBatch> {
         build::batch(columns, rows).map_err(|e| refuse(&self.request.source, e.to_string()))
     }
+}
+
+/// The header columns of a request, the same in each row.
+pub(super) fn headers(
+    request: &Request,
+    rows: usize,
+) -> impl Iterator<Item = (String, ArrayRef)> + '_ {
+    request.headers.iter().map(move |(column, value)| {
+        let values: StringArray = std::iter::repeat_n(value.as_deref(), rows).collect();
+        (column.clone(), Arc::new(values) as ArrayRef)
+    })
 }

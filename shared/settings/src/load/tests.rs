@@ -38,7 +38,7 @@ fn every_key_of_the_file_is_read() {
         "live: {enabled: false, min_interval: 2s, debounce: 10ms, max_latency: 1.5s, poll_interval: 1m, log_interval: 0,\n",
         "       backoff_base: 1s, backoff_max: 1h, assertion_interval: 0, profile_interval: 2d, max_lag: 30s}\n",
         "query:\n  memory: 64MB\n  timeout: 5s\n  rows_max: 10\n",
-        "sources:\n  GitHub:\n    body_max: 1MB\n    headers:\n      X-GitHub-Event: event\n",
+        "sources:\n  GitHub:\n    body_max: 1MB\n    lsn: source.ts_ms\n    key: shop, sku\n    headers:\n      X-GitHub-Event: event\n",
         "    columns:\n      zone: varchar\n      amount: decimal(10,2)\n",
     ))
     .expect("settings");
@@ -69,6 +69,8 @@ fn every_key_of_the_file_is_read() {
         .collect();
     assert_eq!(columns, [("zone", "VARCHAR"), ("amount", "DECIMAL(10,2)")]);
     assert_eq!(source.body_max, 1 << 20);
+    assert_eq!(source.lsn.as_deref(), Some("source.ts_ms"));
+    assert_eq!(source.key, ["shop", "sku"]);
     assert_eq!(settings.source("other"), Source::default());
 }
 

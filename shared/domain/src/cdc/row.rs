@@ -1,0 +1,84 @@
+//! Rows inside envelopes: looked into, never rewritten.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// What Debezium puts for a value that the database did not log because it did not change.
+const PLACEHOLDER: &str = "__debezium_unavailable_value";
+/// The same in a column of bytes.
+const PLACEHOLDER_BASE64: &str = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==";
+
+/// A JSON text, borrowed where it has no escapes.
+#[derive(Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+pub(super) fn is_object(text: &str) -> bool {
+    text.starts_with('{')
+}
+
+/// The columns of a row, each with its value's text; of a name that comes twice, the last.
+pub(super) fn columns(row: &str) -> Result<BTreeMap<Cow<'_, str>, &str>, serde_json::Error> {
+    let columns: BTreeMap<Text<'_>, &RawValue> = serde_json::from_str(row)?;
+    Ok(columns
+        .into_iter()
+        .map(|(name, value)| (name.0, value.get()))
+        .collect())
+}
+
+/// Columns that hold the placeholder.
+pub(super) fn unavailable(row: &str) -> Vec<String> {
+    // Most rows have none, and are not read again to find that out.
+    if !row.contains(PLACEHOLDER) && !row.contains(PLACEHOLDER_BASE64) {
+        return Vec::new();
+    }
+    let Ok(columns) = columns(row) else {
+        return Vec::new();
+    };
+    columns
+        .into_iter()
+        .filter(|(_, value)| is_placeholder(value))
+        .map(|(name, _)| name.into_owned())
+        .collect()
+}
+
+fn is_placeholder(value: &str) -> bool {
+    // A column of lists has a list of one placeholder.
+    let inner = value
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .map_or(value, str::trim_ascii);
+    inner
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'))
+        .is_some_and(|text| text == PLACEHOLDER || text == PLACEHOLDER_BASE64)
+}
+
+/// Whether two rows have different keys. `key` names its columns; when it is empty they are guessed, and a row without
+/// a likely key keeps it.
+///
+/// A column that the old row lacks, or has NULL in, is taken as unchanged: feeds that send no more than changed keys
+/// leave the rest of the old row empty.
+pub(super) fn key_changed(old: &str, new: &str, key: &[String]) -> Result<bool, String> {
+    let unreadable = |error: serde_json::Error| format!("cannot be read: {error}");
+    let (old, new) = (
+        columns(old).map_err(unreadable)?,
+        columns(new).map_err(unreadable)?,
+    );
+    let differs = |name: &str| match (old.get(name), new.get(name)) {
+        (Some(&"null") | None, _) | (_, None) => false,
+        (Some(old), Some(new)) => old != new,
+    };
+    if let Some(missing) = key.iter().find(|name| !new.contains_key(name.as_str())) {
+        return Err(format!(
+            "has no column `{missing}`, which the settings name as key"
+        ));
+    }
+    if !key.is_empty() {
+        return Ok(key.iter().any(|name| differs(name)));
+    }
+    let id = old.keys().find(|name| name.eq_ignore_ascii_case("id"));
+    let only = old.keys().next().filter(|_| old.len() == 1);
+    Ok(id.or(only).is_some_and(|name| differs(name)))
+}
