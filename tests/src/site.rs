@@ -7,7 +7,7 @@ use axum::{
     Router,
     body::{Body, to_bytes},
 };
-use engine::{cycle, runner::Runner};
+use engine::runner::Runner;
 use hyper::Request;
 use serde_json::Value;
 use settings::Settings;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use futures::future::BoxFuture;
 use serde::Serialize;
 
 use crate::Message;
@@ -26,7 +27,7 @@ pub struct Failure {
 /// too, so that a FIFO queue keeps their order; messages of other groups, and of standard queues, go on.
 pub async fn each<E: std::fmt::Display>(
     messages: &[Message],
-    mut handle: impl AsyncFnMut(&Message) -> Result<(), E>,
+    mut handle: impl FnMut(Message) -> BoxFuture<'static, Result<(), E>>,
 ) -> Outcomes {
     let mut stopped = BTreeSet::new();
     let mut outcomes = Outcomes::default();
@@ -36,7 +37,7 @@ pub async fn each<E: std::fmt::Display>(
             .as_ref()
             .is_some_and(|group| stopped.contains(group));
         if !behind {
-            let Err(error) = handle(message).await else {
+            let Err(error) = handle(message.clone()).await else {
                 continue;
             };
             tracing::warn!(message = message.id, %error, "a message failed and is delivered again");
@@ -63,12 +64,13 @@ mod tests {
 
     async fn run(messages: &[Message], fails: &[&str]) -> (Vec<String>, Vec<String>) {
         let mut handled = Vec::new();
-        let outcomes = each(messages, async |message: &Message| {
-            handled.push(message.id.clone());
-            match fails.contains(&message.id.as_str()) {
+        let outcomes = each(messages, |message: Message| {
+            let answer = match fails.contains(&message.id.as_str()) {
                 true => Err("refused"),
                 false => Ok(()),
-            }
+            };
+            handled.push(message.id);
+            Box::pin(async move { answer })
         })
         .await;
         let failed = outcomes.batch_item_failures.into_iter();

@@ -61,12 +61,13 @@ impl Buffered {
                 refused.insert(id, why);
             }
         }
-        let outcomes = each(messages, async |message: &Message| {
-            match (refused.remove(&message.id), ended.contains(&message.id)) {
+        let outcomes = each(messages, |message: Message| {
+            let taken = match (refused.remove(&message.id), ended.contains(&message.id)) {
                 (Some(why), _) => Err(why),
                 (None, true) => Ok(()),
                 (None, false) => Err("its handler panicked".to_owned()),
-            }
+            };
+            Box::pin(async move { taken })
         })
         .await;
         Ok(serde_json::to_value(outcomes)?)

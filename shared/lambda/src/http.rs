@@ -1,10 +1,22 @@
 //! HTTP requests through whatever gateway, answered by an axum router.
 
-use axum::{Router, body::Body};
-use lambda_http::{Adapter, Request, request::LambdaRequest, service_fn};
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+};
+use http_body_util::Full;
+use lambda_http::{
+    Adapter, Request, Response,
+    http::{StatusCode, header::CONTENT_TYPE},
+    request::LambdaRequest,
+    service_fn,
+};
 use lambda_runtime::{Context, Error, LambdaEvent, Service};
 use serde_json::Value;
 use tower::ServiceExt;
+
+/// Largest answer: the service takes 6 MB, and what is no text grows by a third in its encoding.
+const ANSWER_MAX: usize = 4 << 20;
 
 /// Answers requests by a router.
 #[derive(Clone, Debug)]
@@ -28,7 +40,14 @@ impl Http {
         let router = self.router.clone();
         let mut adapter = Adapter::from(service_fn(move |request: Request| {
             let router = router.clone();
-            async move { router.oneshot(request.map(into_body)).await }
+            async move {
+                let answer = router.oneshot(request.map(into_body)).await;
+                let (parts, body) = answer.unwrap_or_else(|never| match never {}).into_parts();
+                match to_bytes(body, ANSWER_MAX).await {
+                    Ok(bytes) => Ok::<_, Error>(Response::from_parts(parts, Full::new(bytes))),
+                    Err(_) => too_large(),
+                }
+            }
         }));
         let response = adapter.call(LambdaEvent::new(request, context)).await?;
         Ok(serde_json::to_value(response)?)
@@ -42,4 +61,17 @@ fn into_body(body: lambda_http::Body) -> Body {
         // The type may grow; what is no bytes is no body.
         _ => Body::empty(),
     }
+}
+
+/// The answer in place of one that the service would refuse.
+fn too_large() -> Result<Response<Full<axum::body::Bytes>>, Error> {
+    let detail =
+        format!("the answer is larger than {ANSWER_MAX} bytes; ask for less, with LIMIT for one");
+    let problem = serde_json::json!({
+        "type": "about:blank", "title": "the answer is too large", "status": 413, "detail": detail,
+    });
+    let response = Response::builder()
+        .status(StatusCode::PAYLOAD_TOO_LARGE)
+        .header(CONTENT_TYPE, "application/problem+json");
+    Ok(response.body(Full::new(problem.to_string().into()))?)
 }

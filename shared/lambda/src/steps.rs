@@ -1,9 +1,9 @@
 //! Steps of the cycle, and refreshes, as invocations take them.
 
+use aws::queue::refreshes;
 use domain::Duration;
 use engine::cycle::{self, Step};
 use lambda_runtime::Context;
-use ports::refreshes::Order;
 use serde_json::json;
 
 use crate::{Answer, Deployed, Message, each, serve::remaining};
@@ -55,28 +55,32 @@ async fn wake(deployed: &Deployed, at: domain::Timestamp) -> Result<(), String> 
 /// # Errors
 /// When the answer cannot be written.
 pub async fn carry_out(deployed: &Deployed, messages: &[Message], context: &Context) -> Answer {
-    let outcomes = each(messages, async |message: &Message| {
-        let left = remaining(context).saturating_sub(MARGIN);
-        let order: Order = serde_json::from_str(&message.body)
-            .map_err(|error| format!("`{}` is no refresh: {error}", message.body))?;
-        let span = tracing::info_span!("refresh", model = %order.model, cycle = order.cycle,
-            traceparent = message.attributes.get("traceparent"));
-        let _held = deployed
-            .refreshes
-            .extend(message.receipt.clone(), VISIBILITY);
-        let refresh = cycle::carry_out(&deployed.world, &*deployed.refreshes, &order, PATIENCE);
-        let refresh = tracing::Instrument::instrument(refresh, span);
-        let (how, next) = tokio::time::timeout(left, refresh)
-            .await
-            .map_err(|_| "the invocation's time is over".to_owned())?
-            .map_err(|error| error.chain())?;
-        let told = serde_json::to_value(&how).map_err(|error| error.to_string())?;
-        tracing::info!(model = %order.model, cycle = order.cycle, %told, "refreshed");
-        match next {
-            Step::Idle(Some(at)) => wake(deployed, at).await,
-            Step::Idle(None) | Step::Sent(_) | Step::Waiting(_) => Ok(()),
-        }
+    let outcomes = each(messages, |message: Message| {
+        let (deployed, context) = (deployed.clone(), context.clone());
+        Box::pin(async move { one(&deployed, &message, &context).await })
     })
     .await;
     Ok(serde_json::to_value(outcomes)?)
+}
+
+async fn one(deployed: &Deployed, message: &Message, context: &Context) -> Result<(), String> {
+    let left = remaining(context).saturating_sub(MARGIN);
+    let order = refreshes::decode(&message.body).map_err(|error| error.chain())?;
+    let span = tracing::info_span!("refresh", model = %order.model, cycle = order.cycle,
+        traceparent = message.attributes.get("traceparent"));
+    let _held = deployed
+        .refreshes
+        .extend(message.receipt.clone(), VISIBILITY);
+    let refresh = cycle::carry_out(&deployed.world, &*deployed.refreshes, &order, PATIENCE);
+    let refresh = tracing::Instrument::instrument(refresh, span);
+    let (how, next) = tokio::time::timeout(left, refresh)
+        .await
+        .map_err(|_| "the invocation's time is over".to_owned())?
+        .map_err(|error| error.chain())?;
+    let told = serde_json::to_value(&how).map_err(|error| error.to_string())?;
+    tracing::info!(model = %order.model, cycle = order.cycle, %told, "refreshed");
+    match next {
+        Step::Idle(Some(at)) => wake(deployed, at).await,
+        Step::Idle(None) | Step::Sent(_) | Step::Waiting(_) => Ok(()),
+    }
 }

@@ -6,10 +6,10 @@ use std::{
 };
 
 use serde_json::json;
-use settings::FILE;
+use settings::{FILE, TRANSFORM};
 
 use super::{Context, print_json};
-use crate::{failure::Failure, project::TRANSFORM, screen::say};
+use crate::{failure::Failure, screen::say};
 
 /// Where the events of the template's data go.
 const WEBHOOK: &str = "http://127.0.0.1:8080/api/ingest/webhook/orders";

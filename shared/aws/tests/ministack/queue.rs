@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use aws::queue::{
     SqsQueue, Trace, decode,
-    refreshes::{Refresh, Refreshes},
+    refreshes::{self, SqsRefreshes},
 };
 use aws_sdk_sqs::types::{Message, QueueAttributeName};
 use domain::{Position, TableName};
 use libtest_mimic::Trial;
-use ports::{Queue, queue::Announcement};
+use ports::{Queue, queue::Announcement, refreshes::Order};
 use testkit::{SeededChance, SimulatedClock};
 
 use super::{Emulator, trial};
@@ -122,24 +122,23 @@ async fn dead_letters(emulator: Emulator) {
     }
 }
 
-fn refresh(model: &str, attempt: u32) -> Refresh {
-    Refresh {
+fn refresh(model: &str, attempt: u32) -> Order {
+    Order {
         model: model.parse().expect("a table"),
         cycle: 7,
-        level: 0,
         attempt,
     }
 }
 
 /// A FIFO queue of refreshes.
-async fn fifo(emulator: &Emulator, clock: Arc<SimulatedClock>) -> (String, Refreshes) {
+async fn fifo(emulator: &Emulator, clock: Arc<SimulatedClock>) -> (String, SqsRefreshes) {
     let attributes = [
         (QueueAttributeName::FifoQueue, "true"),
         (QueueAttributeName::VisibilityTimeout, "3"),
     ];
     let url = create(emulator, "refreshes.fifo", &attributes).await;
     let chance = Arc::new(SeededChance::new(1));
-    let queue = Refreshes::new(emulator.clients.sqs.clone(), url.clone(), clock, chance);
+    let queue = SqsRefreshes::new(emulator.clients.sqs.clone(), url.clone(), clock, chance);
     (url, queue)
 }
 
@@ -147,13 +146,13 @@ async fn refreshes(emulator: Emulator) {
     let (url, queue) = fifo(&emulator, Arc::default()).await;
     let due: Vec<_> = (0..12).map(|i| refresh(&format!("gold.m{i}"), 0)).collect();
     for _ in 0..2 {
-        let sent = queue.send(&due, &Trace::default()).await;
+        let sent = queue.send_traced(&due, &Trace::default()).await;
         sent.expect("all are taken");
     }
     let mut models = Vec::new();
     while models.len() < due.len() {
         for message in take(&emulator, &url, 1).await {
-            let refresh = Refresh::decode(message.body().expect("a body")).expect("our own");
+            let refresh = refreshes::decode(message.body().expect("a body")).expect("our own");
             models.push(refresh.model);
             let receipt = message.receipt_handle.expect("a receipt");
             let delete = emulator.clients.sqs.delete_message().queue_url(&url);
@@ -176,7 +175,7 @@ async fn held(emulator: Emulator) {
     let (url, queue) = fifo(&emulator, clock.clone()).await;
     let due = [refresh("gold.a", 0), refresh("gold.a", 1)];
     queue
-        .send(&due, &Trace::default())
+        .send_traced(&due, &Trace::default())
         .await
         .expect("it is taken");
     let mut messages = take(&emulator, &url, 5).await;
