@@ -74,8 +74,8 @@ def start(port=None):
         "STATE_DIR": str(data / "state"),
         "TMPDIR": str(data / "tmp"),
     }
-    # Variables of the caller's own AWS account have no business in there.
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    # Functions inherit these, so there is nothing of the caller's AWS account or settings in there.
+    environment = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
     with log.open("w") as out:
         process = subprocess.Popen(
             [str(VENV / "bin" / "ministack")], env={**environment, **settings}, cwd=data,
