@@ -7,7 +7,11 @@
 //! * **W-2** data and its watermarks commit together or not at all
 //! * **Q-1** nothing is dropped silently: it is stored, refused with a reason, or quarantined
 
+mod answer;
 pub mod clients;
+#[cfg(test)]
+mod fake;
 pub mod objects;
+mod patience;
 pub mod queue;
 pub mod state;

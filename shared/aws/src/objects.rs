@@ -1,1 +1,184 @@
 //! Objects on S3.
+//!
+//! `object_store`'s contract over the SDK's own client, so that the configuration, the connector and the retry policy
+//! are those of state and queue. S3 acknowledges what is durable, so `put` does too.
+//!
+//! **Unknown outcomes.** The client repeats a call whose answer was lost; a conditional write that had landed is then
+//! refused by itself. Every conditional write and every upload in parts carries a fresh id in the object's metadata, and
+//! a refusal is believed only after the object was looked at: with the same id it is a success.
+//!
+//! **Uploads in parts** that nobody completes are aborted. A process that dies first leaves its parts behind, invisible
+//! and billed: give the bucket a lifecycle rule that aborts incomplete uploads after a day.
+
+mod attributes;
+mod bucket;
+mod copy;
+mod delete;
+mod get;
+mod list;
+mod put;
+#[cfg(test)]
+mod tests;
+mod upload;
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use async_trait::async_trait;
+use aws_sdk_s3::presigning::PresigningConfig;
+use domain::Duration;
+use futures::stream::BoxStream;
+use object_store::{
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, path::Path,
+};
+use ports::{Chance, Clock, Kind};
+
+use crate::{answer::Answer, patience::Patience};
+use bucket::Bucket;
+
+/// Calls under way at one time, unless told otherwise.
+const CALLS_MAX: usize = 64;
+
+/// Objects of a bucket, or under a folder of it.
+#[derive(Clone, Debug)]
+pub struct S3Objects {
+    bucket: Arc<Bucket>,
+}
+
+impl S3Objects {
+    /// Objects under `prefix` of a bucket.
+    pub fn new(
+        client: aws_sdk_s3::Client,
+        bucket: impl Into<String>,
+        prefix: Path,
+        clock: Arc<dyn Clock>,
+        chance: Arc<dyn Chance>,
+    ) -> Self {
+        let patience = Patience::new(clock, chance);
+        let bucket = Bucket::new(client, bucket.into(), prefix, patience, CALLS_MAX);
+        Self {
+            bucket: Arc::new(bucket),
+        }
+    }
+
+    /// Objects at `s3://bucket` or `s3://bucket/prefix`.
+    ///
+    /// # Errors
+    /// `Invalid` when the text is no such address.
+    pub fn from_url(
+        client: aws_sdk_s3::Client,
+        url: &str,
+        clock: Arc<dyn Clock>,
+        chance: Arc<dyn Chance>,
+    ) -> ports::Result<Self> {
+        let invalid =
+            |why: String| ports::Error::new(Kind::Invalid, "open warehouse", url).because(why);
+        let place = url
+            .strip_prefix("s3://")
+            .ok_or_else(|| invalid("write `s3://bucket/prefix`".to_owned()))?;
+        let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+        if bucket.is_empty() {
+            return Err(invalid(
+                "it names no bucket: write `s3://bucket/prefix`".to_owned(),
+            ));
+        }
+        let prefix = Path::parse(prefix).map_err(|e| invalid(e.to_string()))?;
+        Ok(Self::new(client, bucket, prefix, clock, chance))
+    }
+
+    /// The same with another bound on calls under way.
+    #[must_use]
+    pub fn with_calls_max(self, calls_max: usize) -> Self {
+        Self {
+            bucket: Arc::new(self.bucket.with_calls_max(calls_max)),
+        }
+    }
+
+    /// An address from which anybody can read an object until it expires. It is made without asking S3, so the object
+    /// need not exist.
+    ///
+    /// # Errors
+    /// `Invalid` when it would be good for more than seven days, `Unavailable` when there are no credentials to sign with.
+    pub async fn presign(&self, location: &Path, expires: Duration) -> ports::Result<String> {
+        let failed = |kind| ports::Error::new(kind, "sign an address for", location);
+        let micros = u64::try_from(self.bucket.patience.now().0).unwrap_or(0);
+        let now: SystemTime = UNIX_EPOCH + Duration::from_micros(micros);
+        let signing = PresigningConfig::builder()
+            .start_time(now)
+            .expires_in(expires)
+            .build()
+            .map_err(|e| failed(Kind::Invalid).because(e))?;
+        let request = self.bucket.client.get_object();
+        let signed = request
+            .bucket(&self.bucket.name)
+            .key(self.bucket.key(location))
+            .presigned(signing)
+            .await
+            .map_err(|e| failed(Kind::Unavailable).because(Answer::of(&e).text))?;
+        Ok(signed.uri().to_owned())
+    }
+}
+
+impl fmt::Display for S3Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.bucket.address(&Path::default()))
+    }
+}
+
+/// `get_ranges` is the trait's own: it joins ranges less than a megabyte apart and reads ten at a time. So is `rename_opts`:
+/// S3 has no rename, only a copy and a delete.
+#[async_trait]
+impl ObjectStore for S3Objects {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        put::put(&self.bucket, location, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        let upload = upload::begin(self.bucket.clone(), location.clone(), options).await?;
+        Ok(Box::new(upload))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        get::get(self.bucket.clone(), location.clone(), options).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        delete::delete(self.bucket.clone(), locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        list::list(self.bucket.clone(), prefix, None)
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        list::list(self.bucket.clone(), prefix, Some(offset))
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        list::folder(self.bucket.clone(), prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        copy::copy(&self.bucket, from, to, options.mode).await
+    }
+}

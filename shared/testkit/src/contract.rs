@@ -12,7 +12,7 @@ use domain::Timestamp;
 use ports::Chance;
 
 pub use objects::objects;
-pub use queue::queue;
+pub use queue::{distant_queue, queue};
 pub use state::state;
 
 /// Runs checks in order, each under its name, so that captured output says which one failed.

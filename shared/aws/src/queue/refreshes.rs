@@ -1,0 +1,164 @@
+//! Refreshes that are due, on a FIFO queue: one group per model, so that no two functions refresh one model at a time.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::Duration;
+use ports::{Chance, Clock, Kind, Refreshes, Result, refreshes::Order};
+use tokio::task::JoinHandle;
+
+use super::{
+    Trace,
+    errors::error,
+    outlet::{Outgoing, Outlet},
+    shortened,
+};
+use crate::{answer::Answer, patience::Patience};
+
+/// Longest group and deduplication id that SQS takes.
+const ID_BYTES_MAX: usize = 128;
+/// Longest time that a message can stay invisible.
+const VISIBILITY_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// An order's group, and what tells it from other orders: whoever sends the same one again within five minutes sends
+/// nothing.
+fn ids(order: &Order) -> (String, String) {
+    let Order {
+        model,
+        cycle,
+        attempt,
+    } = order;
+    let group = fitting(model.to_string());
+    (group, fitting(format!("{model}/{cycle}/{attempt}")))
+}
+
+/// Reads the body of a message.
+///
+/// # Errors
+/// `Corrupt` when it is no order: such a message belongs in the dead-letter queue.
+pub fn decode(body: &str) -> Result<Order> {
+    serde_json::from_str(body)
+        .map_err(|e| ports::Error::new(Kind::Corrupt, "read refresh", shortened(body)).because(e))
+}
+
+/// The text, or a digest in its place when it is too long. Names of models are plain, so every character is allowed.
+fn fitting(text: String) -> String {
+    if text.len() <= ID_BYTES_MAX {
+        text
+    } else {
+        blake3::hash(text.as_bytes()).to_hex().to_string()
+    }
+}
+
+/// The queue of refreshes. Functions are handed its messages; nobody polls it.
+#[derive(Debug)]
+pub struct SqsRefreshes {
+    outlet: Outlet,
+}
+
+impl SqsRefreshes {
+    /// The queue at a URL, which ends in `.fifo`.
+    pub fn new(
+        client: aws_sdk_sqs::Client,
+        url: impl Into<String>,
+        clock: Arc<dyn Clock>,
+        chance: Arc<dyn Chance>,
+    ) -> Self {
+        Self {
+            outlet: Outlet::new(client, url.into(), Patience::new(clock, chance)),
+        }
+    }
+
+    /// Asks for refreshes.
+    ///
+    /// # Errors
+    /// `Unavailable` when some could not be sent, though they were sent again and again; others may have been.
+    pub async fn send_traced(&self, orders: &[Order], trace: &Trace) -> Result<()> {
+        let message = |order: &Order| Outgoing {
+            body: serde_json::to_string(order).expect("an order is plain JSON"),
+            attributes: trace.attributes(),
+            order: Some(ids(order)),
+            delay: 0,
+        };
+        self.outlet.send(orders.iter().map(message).collect()).await
+    }
+
+    /// Keeps a message invisible to others for as long as the answer lives, however long its refresh runs. `timeout` is
+    /// the queue's visibility timeout.
+    #[must_use]
+    pub fn extend(&self, receipt: impl Into<String>, timeout: Duration) -> Extend {
+        let hold = Hold {
+            client: self.outlet.client().clone(),
+            url: self.outlet.url().to_owned(),
+            receipt: receipt.into(),
+            timeout: timeout.clamp(Duration::from_secs(1), VISIBILITY_MAX),
+            clock: self.outlet.patience().clock(),
+        };
+        Extend {
+            holding: tokio::spawn(hold.keep()),
+        }
+    }
+}
+
+#[async_trait]
+impl Refreshes for SqsRefreshes {
+    async fn send(&self, orders: &[Order]) -> Result<()> {
+        self.send_traced(orders, &Trace::default()).await
+    }
+}
+
+/// Prolongs the invisibility of a message every third of its timeout; stops when dropped. The message then becomes visible
+/// again after the timeout, unless it was deleted.
+#[derive(Debug)]
+#[must_use = "dropped, it prolongs nothing"]
+pub struct Extend {
+    holding: JoinHandle<()>,
+}
+
+impl Drop for Extend {
+    fn drop(&mut self) {
+        self.holding.abort();
+    }
+}
+
+/// A message that is held.
+struct Hold {
+    client: aws_sdk_sqs::Client,
+    url: String,
+    receipt: String,
+    timeout: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+impl Hold {
+    async fn keep(self) {
+        let third = self.timeout / 3;
+        let mut next = self.clock.now() + third;
+        loop {
+            self.clock.sleep_until(next).await;
+            // From here and not from the moment missed: a late call must not be followed by a hurry of others.
+            next = self.clock.now() + third;
+            let Err(answer) = self.prolong().await else {
+                continue;
+            };
+            let error = error("prolong message of", &self.url, answer);
+            if matches!(error.kind, Kind::Invalid | Kind::NotFound) {
+                tracing::warn!(error = error.chain(), "the message is not ours any more");
+                return;
+            }
+            tracing::warn!(error = error.chain(), "could not prolong yet");
+        }
+    }
+
+    async fn prolong(&self) -> Result<(), Answer> {
+        let seconds = self.timeout.as_millis().div_ceil(1_000);
+        let request = self
+            .client
+            .change_message_visibility()
+            .queue_url(&self.url)
+            .receipt_handle(&self.receipt)
+            .visibility_timeout(i32::try_from(seconds).unwrap_or(i32::MAX));
+        let sent = request.send().await;
+        sent.map(|_| ()).map_err(|e| Answer::of(&e))
+    }
+}
