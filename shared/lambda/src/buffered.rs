@@ -74,20 +74,18 @@ impl Buffered {
     }
 
     async fn one(&self, message: &Message) -> Result<(), String> {
-        let source = message
-            .attributes
-            .get("source")
+        let source = attribute(message, "source")
             .ok_or("the message names no source: it has no attribute `source`")?;
         let mut request = Request::post(format!("/api/ingest/webhook/{}", encoded(source)));
         for header in HEADERS {
-            if let Some(value) = message.attributes.get(header) {
+            if let Some(value) = attribute(message, header) {
                 request = request.header(header, value);
             }
         }
-        if !message.attributes.contains_key("idempotency-key") {
+        if attribute(message, "idempotency-key").is_none() {
             request = request.header("idempotency-key", format!("sqs-{}", message.id));
         }
-        let body = match message.attributes.get("claim") {
+        let body = match attribute(message, "claim") {
             Some(path) => self.claimed(path).await?,
             None => Body::from(message.body.clone()),
         };
@@ -119,6 +117,13 @@ impl Buffered {
     }
 }
 
+/// The text of an attribute; none when it is blank. An attribute must not be empty, and a header that was not sent would
+/// make one so: the HTTP API therefore ends each with a space.
+fn attribute<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
+    let text = message.attributes.get(name)?.trim();
+    (!text.is_empty()).then_some(text)
+}
+
 /// A path segment: whatever is no plain character is encoded.
 fn encoded(segment: &str) -> String {
     let mut text = String::with_capacity(segment.len());
@@ -130,4 +135,24 @@ fn encoded(segment: &str) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S-2: a blank key shared by all who send none would make them repeats of each other.
+    #[test]
+    fn a_blank_attribute_is_none() {
+        let attributes = [("source", "orders "), ("idempotency-key", " ")];
+        let message = Message {
+            attributes: attributes
+                .map(|(name, text)| (name.to_owned(), text.to_owned()))
+                .into(),
+            ..Message::default()
+        };
+        assert_eq!(attribute(&message, "source"), Some("orders"));
+        assert_eq!(attribute(&message, "idempotency-key"), None);
+        assert_eq!(attribute(&message, "claim"), None);
+    }
 }
