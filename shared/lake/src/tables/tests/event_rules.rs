@@ -50,16 +50,16 @@ fn rows(cells: &[&[&str]]) -> Vec<Row> {
 async fn sequences_in_text_beyond_64_bits_are_exact() {
     let mut target = Target::new(tight(), &["id"], false);
     let (low, high) = ("9223372036854775808", "9223372036854775809");
-    target
+    let _ = target
         .apply(vec![events(&[(1, "I", Some(high)), (2, "I", Some("10"))])])
         .await;
-    target
+    let _ = target
         .apply(vec![events(&[(1, "D", Some(low)), (2, "D", Some("9"))])])
         .await;
     let kept = rows(&[&["1", "I", high], &["2", "I", "10"]]);
     assert_eq!(target.world.rows().await, kept);
     let long = "100000000000000000000000000000000000000000000000000";
-    target.apply(vec![events(&[(1, "D", Some(long))])]).await;
+    let _ = target.apply(vec![events(&[(1, "D", Some(long))])]).await;
     assert_eq!(target.graves().await, Some(rows(&[&["1", long]])));
 }
 
@@ -67,12 +67,12 @@ async fn sequences_in_text_beyond_64_bits_are_exact() {
 async fn moments_in_text_compare_as_moments() {
     let mut target = Target::new(tight(), &["id"], false);
     let (noon, later) = ("2024-05-01T14:00:00+02:00", "2024-05-01T12:00:00.5Z");
-    target.apply(vec![events(&[(1, "I", Some(noon))])]).await;
+    let _ = target.apply(vec![events(&[(1, "I", Some(noon))])]).await;
     let dropped = target
         .apply(vec![events(&[(1, "U", Some("2024-05-01T12:00:00Z"))])])
         .await;
     assert!(!dropped.changed);
-    target.apply(vec![events(&[(1, "U", Some(later))])]).await;
+    let _ = target.apply(vec![events(&[(1, "U", Some(later))])]).await;
     assert_eq!(target.world.rows().await, rows(&[&["1", "U", later]]));
 }
 
@@ -81,7 +81,7 @@ async fn sequences_of_two_kinds_are_refused_in_a_batch_and_against_the_table() {
     let mut target = Target::new(tight(), &["id"], false);
     let (number, moment) = (Some("5"), Some("2024-05-01T12:00:00Z"));
     let mixed = events(&[(1, "I", number), (2, "I", moment)]);
-    target.apply(vec![events(&[(1, "I", number)])]).await;
+    let _ = target.apply(vec![events(&[(1, "I", number)])]).await;
     for batch in [mixed, events(&[(1, "I", moment)])] {
         let error = target.stage(vec![batch]).await.expect_err("mixed");
         assert_eq!(error.kind, Kind::Invalid);
@@ -96,7 +96,7 @@ async fn sequences_of_two_kinds_are_refused_in_a_batch_and_against_the_table() {
 #[tokio::test]
 async fn dropped_events_leave_table_and_tombstones_alone() {
     let mut target = Target::new(tight(), &["id"], false);
-    target
+    let _ = target
         .apply(vec![numbered(&[(1, "I", 5), (2, "D", 5)])])
         .await;
     let staged = target
@@ -109,10 +109,10 @@ async fn dropped_events_leave_table_and_tombstones_alone() {
 #[tokio::test]
 async fn a_delete_of_an_unknown_key_leaves_a_tombstone_and_no_commit() {
     let mut target = Target::new(tight(), &["id"], false);
-    target.apply(vec![numbered(&[(1, "I", 5)])]).await;
+    let _ = target.apply(vec![numbered(&[(1, "I", 5)])]).await;
     let staged = target.apply(vec![numbered(&[(2, "D", 7)])]).await;
     assert!(!staged.changed && staged.writes.len() == 1);
-    target.apply(vec![numbered(&[(2, "I", 6)])]).await;
+    let _ = target.apply(vec![numbered(&[(2, "I", 6)])]).await;
     assert_eq!(target.world.rows().await, rows(&[&["1", "I", "5"]]));
 }
 
@@ -195,7 +195,7 @@ async fn columns_that_cannot_serve_are_refused() {
 #[tokio::test]
 async fn tombstones_of_another_key_are_refused_until_a_rebuild() {
     let mut target = Target::new(tight(), &["id"], false);
-    target.apply(vec![numbered(&[(1, "D", 1)])]).await;
+    let _ = target.apply(vec![numbered(&[(1, "D", 1)])]).await;
     target.key = vec!["id".into(), "op".into()];
     let error = target
         .stage(vec![numbered(&[(1, "I", 2)])])
@@ -207,7 +207,7 @@ async fn tombstones_of_another_key_are_refused_until_a_rebuild() {
         error.chain()
     );
     target.rebuild = true;
-    target
+    let _ = target
         .apply(vec![numbered(&[(1, "I", 2), (3, "D", 2)])])
         .await;
     assert_eq!(target.graves().await, Some(rows(&[&["3", "D", "2"]])));
