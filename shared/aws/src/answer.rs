@@ -45,9 +45,10 @@ impl Answer {
             .is_some_and(|code| codes.contains(&code))
     }
 
-    /// Whether the call may have taken effect although it failed.
+    /// Whether the call may have taken effect although it failed: no answer, a broken one, or an error inside a success,
+    /// which S3 sends when it has begun to answer before it was done.
     pub(crate) fn is_unsure(&self) -> bool {
         self.status
-            .is_none_or(|status| status >= 500 || status == 408)
+            .is_none_or(|status| status >= 500 || status == 408 || status < 300)
     }
 }

@@ -80,8 +80,6 @@ impl Sent {
 pub(crate) enum Reply {
     /// A status, headers and a body.
     Answer(u16, Vec<(&'static str, String)>, String),
-    /// An answer whose body breaks off after what is given, though its head promises more.
-    Broken(Vec<(&'static str, String)>, String),
     /// Nothing: the connection is gone. The request may have taken effect.
     Lost,
 }
@@ -184,7 +182,6 @@ impl HttpConnector for Fake {
 fn respond(reply: Reply) -> Result<HttpResponse, ConnectorError> {
     let (status, headers, body) = match reply {
         Reply::Answer(status, headers, body) => (status, headers, SdkBody::from(body)),
-        Reply::Broken(headers, body) => (200, headers, SdkBody::from(body)),
         Reply::Lost => return Err(ConnectorError::io("the connection is gone".into())),
     };
     let status = StatusCode::try_from(status).expect("a status");

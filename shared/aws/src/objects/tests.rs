@@ -187,7 +187,7 @@ async fn errors_say_what_and_where() {
 #[tokio::test]
 async fn a_body_that_breaks_off_is_read_on() {
     let fake = Fake::new(|sent: &Sent| match sent.header("range") {
-        None => Reply::Broken(head(10), "01234".to_owned()),
+        None => Reply::Answer(200, head(10), "01234".to_owned()),
         Some("bytes=5-9") => {
             assert_eq!(
                 sent.header("if-match"),
@@ -377,6 +377,18 @@ async fn completing_twice_or_with_a_lost_answer_is_one_success() {
     drop(upload);
     tokio::task::yield_now().await;
     assert_eq!(fake.sent().len(), calls, "there is nothing left to do");
+}
+
+#[tokio::test]
+async fn an_error_inside_a_success_is_looked_into() {
+    let fake = uploads(|| Reply::refused(200, "InternalError"));
+    let mut upload = objects(&fake)
+        .put_multipart(&path())
+        .await
+        .expect("it begins");
+    upload.put_part("x".into()).await.expect("it is taken");
+    upload.complete().await.expect("it is our own object");
+    assert_eq!(fake.count("HEAD", ""), 1);
 }
 
 #[tokio::test]

@@ -1,8 +1,12 @@
 //! Objects on S3.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use aws::objects::S3Objects;
+use domain::Timestamp;
 use futures::{StreamExt, TryStreamExt, stream};
 use libtest_mimic::Trial;
 use object_store::{
@@ -46,10 +50,13 @@ async fn objects(emulator: &Emulator, prefix: &str) -> S3Objects {
     at(emulator, prefix)
 }
 
-/// The clock stands still: nothing here waits, and no test is decided by it.
+/// The clock stands still at the time of day, which the emulator compares with signed addresses.
 fn at(emulator: &Emulator, prefix: &str) -> S3Objects {
     let url = format!("s3://{}/{prefix}", emulator.run);
-    let (clock, chance) = (SimulatedClock::default(), SeededChance::new(rand::random()));
+    let (clock, chance) = (
+        SimulatedClock::new(time_of_day()),
+        SeededChance::new(rand::random()),
+    );
     S3Objects::from_url(
         emulator.clients.s3.clone(),
         &url,
@@ -57,6 +64,12 @@ fn at(emulator: &Emulator, prefix: &str) -> S3Objects {
         Arc::new(chance),
     )
     .expect("a place")
+}
+
+fn time_of_day() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let micros = since.expect("it is after 1970").as_micros();
+    Timestamp(i64::try_from(micros).expect("it is before the year 292277"))
 }
 
 async fn contract(emulator: Emulator) {
