@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::{Get, TransactGetItem};
 use ports::{
-    Error, Kind, Result,
+    Kind, Result,
     state::{Item, Key, Span},
 };
 
@@ -176,8 +176,11 @@ async fn collect(
             .send()
             .await
             .map_err(|error| failure::of(&error))?;
-        let mut items = answer.responses.unwrap_or_default();
-        items.resize_with(part.len(), Default::default);
+        let items = answer.responses.unwrap_or_default();
+        if items.len() != part.len() {
+            let because = format!("{} answers to {} questions", items.len(), part.len());
+            return Err(Failure::Unknown(because));
+        }
         // An item without attributes is none: its key would be among them.
         let items = items.into_iter().map(|response| response.item);
         all.extend(items.map(|item| item.filter(|item| !item.is_empty())));
@@ -249,7 +252,7 @@ mod tests {
     fn an_error_names_how_many_and_where() {
         let keys = [Key::new("p", "a"), Key::new("q", "b")];
         assert_eq!(subject(&keys), "2 items, the first of p");
-        let error: Error = Failure::Busy.into_error(READ, subject(&keys));
+        let error = Failure::Busy.into_error(READ, subject(&keys));
         assert_eq!(error.kind, Kind::Unavailable);
     }
 }

@@ -68,14 +68,15 @@ fn tables(catalog: bool) -> Tables {
     }
 }
 
-/// A store over a fake, with a catalog and an object store in memory.
+/// A store over a fake, with a catalog and an object store in memory, and ids like no other.
 fn store(fake: &Fake) -> DynamoState {
+    static SEED: AtomicU64 = AtomicU64::new(1);
     DynamoState::new(
         fake.client(),
         tables(true),
         Some(Arc::new(InMemory::new())),
         Arc::new(Hurried::new()),
-        Arc::new(SeededChance::new(7)),
+        Arc::new(SeededChance::new(SEED.fetch_add(1, Ordering::Relaxed))),
     )
 }
 

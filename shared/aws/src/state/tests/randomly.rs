@@ -52,7 +52,7 @@ async fn whatever_was_answered_is_what_happened() {
         fake.fail_randomly(StdRng::seed_from_u64(seed), 25);
         let writers = (0..4).map(|writer| {
             let state = DynamoState {
-                chance: Arc::new(SeededChance::new(seed * 100 + writer)),
+                chance: Arc::new(SeededChance::new(1_000_000 + seed * 100 + writer)),
                 ..store(&fake)
             };
             write(state, writer, seed)
