@@ -13,6 +13,7 @@ mod full_disk;
 mod github;
 mod plain;
 mod readers;
+mod rebuilds;
 mod requests;
 mod tidy;
 
@@ -34,5 +35,6 @@ fn main() -> ExitCode {
     trials.extend(github::trials());
     trials.extend(flights::trials());
     trials.extend(readers::trials());
+    trials.extend(rebuilds::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }

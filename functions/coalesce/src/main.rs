@@ -1,8 +1,7 @@
 //! Function `coalesce`: many advances become few cycles. Messages say only that something moved; what is to be done is
 //! read from the state, so one look serves a whole batch of them.
 
-use lambda::{Answer, Deployed, Event, Function, NoQuery, cold_start, run, step};
-use lambda_runtime::{Context, Error};
+use lambda::{Answer, Context, Deployed, Error, Event, Function, NoQuery, cold_start, run, step};
 
 struct Coalesce(Deployed);
 

@@ -2,8 +2,7 @@
 //! API, and requests that the API put on a queue, several at once.
 
 use engine::runner::Runner;
-use lambda::{Answer, Buffered, Event, Function, Http, NoQuery, cold_start, run};
-use lambda_runtime::{Context, Error};
+use lambda::{Answer, Buffered, Context, Error, Event, Function, Http, NoQuery, cold_start, run};
 
 struct Ingest {
     http: Http,

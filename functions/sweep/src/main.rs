@@ -1,7 +1,6 @@
 //! Function `sweep`: the schedule's tick. It takes the step that a lost message would have caused.
 
-use lambda::{Answer, Deployed, Event, Function, NoQuery, cold_start, run, step};
-use lambda_runtime::{Context, Error};
+use lambda::{Answer, Context, Deployed, Error, Event, Function, NoQuery, cold_start, run, step};
 
 struct Sweep(Deployed);
 

@@ -16,6 +16,7 @@ pub use batch::{Outcomes, each};
 pub use buffered::Buffered;
 pub use event::{Event, Message};
 pub use http::Http;
+pub use lambda_runtime::{Context, Error};
 pub use query::NoQuery;
 pub use serve::{Answer, Function, run};
 pub use steps::{carry_out, step};

@@ -17,10 +17,9 @@ const LEVELS: [&[&str]; 7] = [
         "headwater",
         "ingest",
         "coalesce",
-        "refresh",
         "materialize",
         "sweep",
-        "control",
+        "sql",
     ],
     &["tests"],
 ];

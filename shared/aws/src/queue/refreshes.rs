@@ -85,7 +85,6 @@ impl SqsRefreshes {
 
     /// Keeps a message invisible to others for as long as the answer lives, however long its refresh runs. `timeout` is
     /// the queue's visibility timeout.
-    #[must_use]
     pub fn extend(&self, receipt: impl Into<String>, timeout: Duration) -> Extend {
         let hold = Hold {
             client: self.outlet.client().clone(),

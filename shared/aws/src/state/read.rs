@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_least_that_is_read_together_fits() {
-        assert!(TOGETHER_MIN * (large::INLINE_MAX + 4_096) < 4_000_000);
+        const { assert!(TOGETHER_MIN * (large::INLINE_MAX + 4_096) < 4_000_000) }
     }
 
     #[test]

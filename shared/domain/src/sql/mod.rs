@@ -31,7 +31,7 @@ pub use limits::{
 };
 pub use names::tables;
 pub use placeholders::{
-    Bindings, FEED_PREFIX, Placeholder, fed_by, feed, placed, placeholders, substitute,
+    Bindings, FEED_PREFIX, Placed, Placeholder, fed_by, feed, placed, placeholders, substitute,
 };
 
 /// What [`parse`] says of a text without any statement.

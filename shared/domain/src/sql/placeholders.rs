@@ -73,11 +73,14 @@ pub fn placeholders(sql: &str) -> Result<Vec<Placeholder>, SqlError> {
     Ok(placed.map(|(placeholder, _)| placeholder).collect())
 }
 
+/// A placeholder and where it begins: line and column, from 1.
+pub type Placed = (Placeholder, (usize, usize));
+
 /// The placeholders of a text, in order, with line and column of each, from 1.
 ///
 /// # Errors
 /// As [`placeholders`].
-pub fn placed(sql: &str) -> Result<Vec<(Placeholder, (usize, usize))>, SqlError> {
+pub fn placed(sql: &str) -> Result<Vec<Placed>, SqlError> {
     let number = |n: u64| usize::try_from(n).unwrap_or(0);
     let found = find(sql)?.into_iter();
     Ok(found

@@ -176,7 +176,7 @@ async fn columns_that_cannot_serve_are_refused() {
         assert!(error.chain().contains(says), "{}", error.chain());
     }
     // Rows of one kind of deletes do not turn into rows of the other by themselves.
-    soft.apply(vec![numbered(&[(1, "I", 1)])]).await;
+    let _ = soft.apply(vec![numbered(&[(1, "I", 1)])]).await;
     soft.soft = false;
     let error = soft
         .stage(vec![numbered(&[(1, "I", 2)])])
@@ -188,7 +188,7 @@ async fn columns_that_cannot_serve_are_refused() {
         error.chain()
     );
     soft.rebuild = true;
-    soft.apply(vec![numbered(&[(1, "I", 2)])]).await;
+    let _ = soft.apply(vec![numbered(&[(1, "I", 2)])]).await;
     assert_eq!(soft.world.rows().await, rows(&[&["1", "I", "2"]]));
 }
 

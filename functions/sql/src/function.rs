@@ -1,0 +1,49 @@
+//! The two functions, told apart by what an invocation brings.
+
+use std::path::PathBuf;
+
+use engine::runner::Runner;
+use lambda::{Answer, Context, Deployed, Error, Event, Function, Http, carry_out, cold_start};
+
+/// Where statements spill: the only folder of a function that can be written.
+const SPILL: &str = "/tmp/spill";
+
+/// Refreshes from a queue, and everything else over HTTP.
+pub(crate) struct Sql {
+    deployed: Deployed,
+    control: Http,
+}
+
+impl Function for Sql {
+    async fn handle(&self, event: Event, context: Context) -> Answer {
+        match event {
+            Event::Queue(messages) => carry_out(&self.deployed, &messages, &context).await,
+            Event::Http(request) => self.control.answer(*request, context).await,
+            Event::Tick => Err("this function takes refreshes and requests".into()),
+        }
+    }
+}
+
+impl Sql {
+    /// The cold start.
+    ///
+    /// # Errors
+    /// What is wrong with settings or models.
+    pub(crate) async fn start() -> Result<Self, Error> {
+        let deployed = cold_start(|tables, objects, settings| {
+            let limits = query::Settings {
+                memory: settings.query.memory,
+                spill: Some(PathBuf::from(SPILL)),
+                threads: std::thread::available_parallelism().map_or(1, usize::from),
+            };
+            query::engine(tables, objects, limits)
+        })
+        .await?;
+        let control = Http::new(web::router(web::App {
+            runner: Runner::new(deployed.world.clone()),
+            world: deployed.world.clone(),
+            settings: deployed.settings.clone(),
+        }));
+        Ok(Self { deployed, control })
+    }
+}
