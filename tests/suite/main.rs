@@ -2,6 +2,7 @@
 //!
 //! Tests are registered by hand instead of by attribute because the cases are files found when the suite starts.
 
+mod access;
 mod bad_input;
 mod bugs;
 mod cdc_http;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let mut trials = conformance::trials();
     trials.extend(tidy::trials());
     trials.extend(bugs::trials());
+    trials.extend(access::trials());
     trials.extend(bad_input::trials());
     trials.extend(cdc_http::trials());
     trials.extend(full_disk::trials());

@@ -79,6 +79,9 @@ pub enum Command {
     /// Check settings and models without running anything
     #[command(after_help = "Example:\n  headwater validate --project shop")]
     Validate,
+    /// Make a token for callers of the server, and the digest to configure
+    #[command(after_help = "Example:\n  headwater token")]
+    Token,
     /// Show what a run would do, and why
     #[command(after_help = "Example:\n  headwater plan")]
     Plan,

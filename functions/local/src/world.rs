@@ -27,6 +27,9 @@ pub fn open(settings: &Settings, project: Project) -> Result<World> {
     if settings.queue != Queues::Process {
         return Err(elsewhere("queue"));
     }
+    if let Warehouse::Folder(folder) = &settings.warehouse {
+        know(file, folder)?;
+    }
     let state: Arc<dyn State> = Arc::new(SqliteState::open(file)?);
     let (objects, uri) = objects(&settings.warehouse)?;
     let tables = Arc::new(Lake::new(
@@ -92,6 +95,22 @@ fn objects(warehouse: &Warehouse) -> Result<(Objects, String)> {
         )),
         Warehouse::S3 { .. } => Err(elsewhere("warehouse")),
     }
+}
+
+/// Refuses to begin with an empty state over a warehouse that has tables: they would be lost to everybody.
+fn know(state: &Path, warehouse: &Path) -> Result<()> {
+    let is_empty = std::fs::metadata(state).map_or(true, |about| about.len() == 0);
+    let has_tables = ["tables", "landing"].iter().any(|folder| {
+        std::fs::read_dir(warehouse.join(folder)).is_ok_and(|mut d| d.next().is_some())
+    });
+    if !is_empty || !has_tables {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Corrupt, "open state", state.display()).because(format!(
+        "it is missing or empty, while {} holds tables that only it knows; restore it, or move the warehouse away to begin \
+         with nothing",
+        warehouse.display()
+    )))
 }
 
 /// The error of settings that only a deployment can follow.

@@ -55,6 +55,10 @@ pub async fn cold_start(query: MakeQuery) -> Result<Deployed, Error> {
         let lines: Vec<String> = complaints.iter().map(ToString::to_string).collect();
         lines.join("; ")
     })?;
+    if settings.auth.tokens.is_empty() {
+        // There is no open mode: anybody can find the address of a deployment.
+        return Err("a deployment has `auth.tokens`; `headwater token` makes one".into());
+    }
     let project = project(&folder)?;
     let Warehouse::S3 { bucket, prefix } = &settings.warehouse else {
         return Err("`warehouse` of a deployment is `s3://bucket/prefix`".into());

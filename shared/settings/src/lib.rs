@@ -60,8 +60,18 @@ pub struct Settings {
     pub live: LiveSettings,
     /// `sources`: by source name.
     pub sources: BTreeMap<String, Source>,
+    /// `auth`: who may call.
+    pub auth: Auth,
     /// `query`: limits of reads.
     pub query: QueryLimits,
+}
+
+/// Who may call the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Auth {
+    /// `tokens`: BLAKE3 digests of the tokens that are let in, written `blake3:` and 64 hexadecimal digits, separated by
+    /// commas. Tokens themselves are nowhere.
+    pub tokens: Vec<[u8; 32]>,
 }
 
 /// Where objects are: the scheme of the URL chooses.

@@ -7,7 +7,7 @@ use domain::{
 };
 
 use crate::{
-    Complaint, FILE, QueryLimits, Queues, Settings, Source, StateStore, Warehouse,
+    Auth, Complaint, FILE, QueryLimits, Queues, Settings, Source, StateStore, Warehouse,
     read::{Reader, Section},
     tree::{self, Node, Value},
     words::{boolean, column_kind, count, names, size},
@@ -70,6 +70,7 @@ impl Settings {
             queue: queues(&mut reader, top.take("queue")),
             live: live(&mut reader, top.take("live")),
             sources: sources(&mut reader, top.take("sources")),
+            auth: auth(&mut reader, top.take("auth")),
             query: query(&mut reader, top.take("query")),
             project,
         };
@@ -205,6 +206,41 @@ fn live(reader: &mut Reader<'_>, node: Option<Node>) -> LiveSettings {
     }
     finish(reader, section, "live");
     live
+}
+
+fn auth(reader: &mut Reader<'_>, node: Option<Node>) -> Auth {
+    let mut section = reader.section("auth", node);
+    let auth = Auth {
+        tokens: reader.value(&mut section, "tokens", Vec::new(), digests),
+    };
+    finish(reader, section, "auth");
+    auth
+}
+
+fn digests(text: &str) -> Result<Vec<[u8; 32]>, String> {
+    let parts = text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
+    parts.map(digest).collect()
+}
+
+fn digest(text: &str) -> Result<[u8; 32], String> {
+    // What is wrong may be the token itself, which no message repeats.
+    let wrong = || {
+        "it holds something that is no `blake3:` and 64 hexadecimal digits; `headwater token` makes a token and its digest"
+            .to_owned()
+    };
+    let hex = text.strip_prefix("blake3:").ok_or_else(wrong)?;
+    let mut digest = [0; 32];
+    if hex.len() != 2 * digest.len() || !hex.is_ascii() {
+        return Err(wrong());
+    }
+    for (byte, pair) in digest.iter_mut().zip(hex.as_bytes().chunks(2)) {
+        let pair = std::str::from_utf8(pair).map_err(|_| wrong())?;
+        *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
+    }
+    Ok(digest)
 }
 
 fn query(reader: &mut Reader<'_>, node: Option<Node>) -> QueryLimits {

@@ -7,6 +7,7 @@
 //! Every error is an RFC 9457 problem document, whoever raised it: a use case, the router (404,
 //! 405), a layer (415) or a panic (500).
 
+mod auth;
 mod body;
 mod events;
 mod ingest;
@@ -106,6 +107,7 @@ fn finish(routes: Router<Shared>, app: App) -> Router {
     routes
         .fallback(problem::not_found)
         .layer(middleware::from_fn(problem::refuse_other_origins))
+        .layer(middleware::from_fn_with_state(shared.clone(), auth::guard))
         .layer(CatchPanicLayer::custom(problem::panicked))
         .layer(middleware::map_response(problem::fill_in))
         .layer(middleware::from_fn_with_state(

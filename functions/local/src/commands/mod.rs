@@ -8,6 +8,7 @@ mod plan;
 mod query;
 mod run;
 mod serve;
+mod token;
 mod validate;
 
 use std::path::PathBuf;
@@ -77,6 +78,7 @@ pub async fn dispatch(cli: Cli) -> Result<(), Failure> {
             control: None,
         } => live::foreground(&context).await,
         Command::Run { models, full } => run::run(&context, &models, full).await,
+        Command::Token => token::token(&context),
         Command::Validate => validate::validate(&context),
         Command::Plan => plan::plan(&context).await,
         Command::Query { sql, csv } => query::query(&context, sql, csv).await,

@@ -28,13 +28,14 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// Serves a project until interrupted.
 pub(super) async fn serve(context: &Context, listen: SocketAddr) -> Result<(), Failure> {
-    if !listen.ip().is_loopback() {
+    let settings = context.settings()?;
+    let guarded = !settings.auth.tokens.is_empty();
+    if !listen.ip().is_loopback() && !guarded {
         return Err(Failure::usage(format!(
             "`{listen}` can be reached from other machines, and no tokens are configured to tell callers apart; \
-             listen on 127.0.0.1 and put a proxy that authenticates in front"
+             make one with `headwater token` and name its digest under `auth.tokens`, or listen on 127.0.0.1"
         )));
     }
-    let settings = context.settings()?;
     let world = world::open_sound(&settings)?;
     let runner = Runner::new(world.clone());
     if settings.live.enabled && world.project.live().next().is_some() {
@@ -54,8 +55,12 @@ pub(super) async fn serve(context: &Context, listen: SocketAddr) -> Result<(), F
             "live runner off"
         };
         say(&format!(
-            "serving {} at {url} ({runner}; this machine only, as no tokens are configured)",
-            settings.name
+            "serving {} at {url} ({runner}; {})",
+            settings.name,
+            match guarded {
+                true => "callers show a token",
+                false => "this machine only, as no tokens are configured",
+            }
         ))?;
     }
     let app = App {
