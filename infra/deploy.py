@@ -44,37 +44,40 @@ class Deployment:
         path_style = {"addressing_style": "path"} if endpoint else {}
         config = Config(retries={"mode": "standard"}, s3=path_style)
         self.name, self.endpoint, self.say = name, endpoint, say
-        self.parameters = set()
         self.session = session
         self.client = lambda service: session.client(service, endpoint_url=endpoint, config=config)
         self.cloudformation = self.client("cloudformation")
 
     def deploy(self, project, programs, settings):
         """Deploys everything; answers the outputs of all stacks."""
+        templates = {stack: (HERE / f"{stack}.yaml").read_text() for stack in STACKS}
+        asked = {stack: self.parameters(template) for stack, template in templates.items()}
+        unknown = set(settings).difference(*asked.values())
+        if unknown:
+            raise Failed(f"no template has a parameter {', '.join(sorted(unknown))}")
         outputs, known = {}, dict(settings, Name=self.name)
         for stack in STACKS:
             if stack == "functions":
                 known.update(self.upload(outputs["CodeBucket"], zips(project, programs)))
-            outputs.update(self.stack(stack, {**outputs, **known}))
-        unused = set(settings) - self.parameters
-        if unused:
-            raise Failed(f"no template has a parameter {', '.join(sorted(unused))}")
+            given = {key: value for key, value in {**outputs, **known}.items() if key in asked[stack]}
+            missing = [key for key, default in asked[stack].items() if default is None and key not in given]
+            if missing:
+                raise Failed(f"{stack}.yaml: nothing gives {', '.join(missing)}")
+            outputs.update(self.stack(stack, templates[stack], given))
         return outputs
 
-    def stack(self, stack, known):
+    def parameters(self, template):
+        """Parameters of a template, with their defaults."""
+        found = self.cloudformation.validate_template(TemplateBody=template)["Parameters"]
+        return {parameter["ParameterKey"]: parameter.get("DefaultValue") for parameter in found}
+
+    def stack(self, stack, template, given):
         """Creates or updates one stack; answers its outputs."""
         started = time.monotonic()
-        body = (HERE / f"{stack}.yaml").read_text()
-        parameters = self.cloudformation.validate_template(TemplateBody=body)["Parameters"]
-        keys = {parameter["ParameterKey"] for parameter in parameters}
-        self.parameters |= keys
-        missing = [p["ParameterKey"] for p in parameters if "DefaultValue" not in p and p["ParameterKey"] not in known]
-        if missing:
-            raise Failed(f"{stack}.yaml: nothing gives {', '.join(missing)}")
         request = {
             "StackName": f"{self.name}-{stack}",
-            "TemplateBody": body,
-            "Parameters": [{"ParameterKey": key, "ParameterValue": str(known[key])} for key in sorted(keys & set(known))],
+            "TemplateBody": template,
+            "Parameters": [{"ParameterKey": key, "ParameterValue": str(given[key])} for key in sorted(given)],
             "Capabilities": CAPABILITIES,
         }
         done = self.change(request)
