@@ -53,6 +53,17 @@ def run(command, purpose, **options):
         raise Failed(f"could not {purpose}: `{' '.join(command)}` ended with {code}")
 
 
+def output(command, purpose):
+    """What a command prints."""
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    except FileNotFoundError:
+        raise Failed(f"could not {purpose}: there is no `{command[0]}`") from None
+    except subprocess.CalledProcessError as error:
+        raise Failed(f"could not {purpose}: `{' '.join(command)}` ended with {error.returncode}") from None
+    return done.stdout
+
+
 def start(port=None):
     """Starts an emulator with nothing in it; answers its endpoint."""
     stop()

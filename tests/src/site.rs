@@ -43,6 +43,7 @@ impl Site {
             .map_err(|all| anyhow!("settings: {all:?}"))?;
         let runner = Runner::new(lab.world.clone());
         let app = web::App {
+            driven: false,
             world: lab.world.clone(),
             runner: runner.clone(),
             settings: Arc::new(settings),

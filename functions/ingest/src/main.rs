@@ -24,6 +24,7 @@ async fn main() -> Result<(), Error> {
     run(async {
         let deployed = cold_start(NoQuery::make).await?;
         let router = web::ingest_router(web::App {
+            driven: true,
             runner: Runner::new(deployed.world.clone()),
             world: deployed.world.clone(),
             settings: deployed.settings.clone(),

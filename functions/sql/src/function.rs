@@ -40,6 +40,7 @@ impl Sql {
         })
         .await?;
         let control = Http::new(web::router(web::App {
+            driven: true,
             runner: Runner::new(deployed.world.clone()),
             world: deployed.world.clone(),
             settings: deployed.settings.clone(),

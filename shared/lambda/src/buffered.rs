@@ -20,7 +20,12 @@ use tower::ServiceExt;
 use crate::{Answer, Message, each};
 
 /// Attributes that become headers of the same name.
-const HEADERS: [&str; 3] = ["content-type", "content-encoding", "idempotency-key"];
+const HEADERS: [&str; 4] = [
+    "authorization",
+    "content-type",
+    "content-encoding",
+    "idempotency-key",
+];
 /// Longest refusal that is logged, in bytes.
 const REFUSAL_MAX: usize = 16 << 10;
 

@@ -21,6 +21,9 @@ const ROOT: &str = "LAMBDA_TASK_ROOT";
 /// The folder of the project, when it is another one.
 const PROJECT: &str = "HEADWATER_PROJECT";
 
+/// How the gateway authorises callers of this function: `AWS_IAM`, `JWT` or `NONE`.
+const GATEWAY: &str = "HEADWATER_GATEWAY_AUTH";
+
 /// What a function of a deployment has.
 #[derive(Clone, Debug)]
 pub struct Deployed {
@@ -55,9 +58,12 @@ pub async fn cold_start(query: MakeQuery) -> Result<Deployed, Error> {
         let lines: Vec<String> = complaints.iter().map(ToString::to_string).collect();
         lines.join("; ")
     })?;
-    if settings.auth.tokens.is_empty() {
-        // There is no open mode: anybody can find the address of a deployment.
-        return Err("a deployment has `auth.tokens`; `headwater token` makes one".into());
+    // There is no open mode: anybody can find the address of a deployment.
+    if settings.auth.tokens.is_empty() && variables.get(GATEWAY).is_some_and(|auth| auth == "NONE")
+    {
+        return Err(
+            "the gateway lets everybody in: name `auth.tokens`; `headwater token` makes one".into(),
+        );
     }
     let project = project(&folder)?;
     let Warehouse::S3 { bucket, prefix } = &settings.warehouse else {

@@ -39,6 +39,8 @@ pub struct App {
     pub world: World,
     /// The runner of this process, running or not.
     pub runner: Runner,
+    /// Whether other processes run the models, told by the queue: then there is nothing to start or stop here.
+    pub driven: bool,
     /// Settings of sources and of reads.
     pub settings: Arc<Settings>,
 }

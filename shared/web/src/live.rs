@@ -5,9 +5,9 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
-use domain::{Materialized, TableName, items};
+use domain::{Materialized, Position, TableName, items};
 use engine::{control, runner::Event, status};
-use ports::state::Key;
+use ports::{queue::Announcement, state::Key};
 use serde_json::{Value, json};
 
 use crate::{
@@ -54,7 +54,7 @@ pub(crate) async fn refresh(
     Path(model): Path<String>,
 ) -> Answer<Json<Value>> {
     let model = table(&model)?;
-    if is_live(&shared, &model) && !shared.runner.is_running() {
+    if is_live(&shared, &model) && !shared.driven && !shared.runner.is_running() {
         return Err(Problem::new(
             StatusCode::CONFLICT,
             "the runner is stopped; start it with POST /api/live/start",
@@ -62,6 +62,14 @@ pub(crate) async fn refresh(
     }
     control::refresh_now(&shared.world, &model).await?;
     record(&shared, &model, "refresh");
+    if shared.driven {
+        // Says nothing new, and has somebody look.
+        let announcement = Announcement {
+            table: model.clone(),
+            position: Position::default(),
+        };
+        shared.world.queue.send(&[announcement]).await?;
+    }
     Ok(Json(json!({ "model": model, "status": "scheduled" })))
 }
 
@@ -78,15 +86,27 @@ pub(crate) async fn advance(
 }
 
 /// `POST /api/live/start`.
-pub(crate) async fn start(State(shared): State<Shared>) -> Json<Value> {
+pub(crate) async fn start(State(shared): State<Shared>) -> Answer<Json<Value>> {
+    refuse_driven(&shared)?;
     shared.runner.start();
-    Json(json!({ "running": true }))
+    Ok(Json(json!({ "running": true })))
 }
 
 /// `POST /api/live/stop`: answers when the cycle in progress has ended.
-pub(crate) async fn stop(State(shared): State<Shared>) -> Json<Value> {
+pub(crate) async fn stop(State(shared): State<Shared>) -> Answer<Json<Value>> {
+    refuse_driven(&shared)?;
     shared.runner.stop().await;
-    Json(json!({ "running": false }))
+    Ok(Json(json!({ "running": false })))
+}
+
+fn refuse_driven(shared: &Shared) -> Answer<()> {
+    match shared.driven {
+        true => Err(Problem::new(
+            StatusCode::CONFLICT,
+            "models of a deployment are run by its functions; pause and resume the models",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// `GET /healthz`: the process answers, and its state store too.

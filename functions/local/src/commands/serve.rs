@@ -64,6 +64,7 @@ pub(super) async fn serve(context: &Context, listen: SocketAddr) -> Result<(), F
         ))?;
     }
     let app = App {
+        driven: false,
         world,
         runner: runner.clone(),
         settings: Arc::new(settings),
@@ -152,6 +153,7 @@ pub(super) async fn answer(listener: TcpListener, app: App, stop: CancellationTo
 /// What `serve` needs of a project, for others that serve too.
 pub(super) fn app(settings: Settings, world: engine::World, runner: Runner) -> App {
     App {
+        driven: false,
         world,
         runner,
         settings: Arc::new(settings),

@@ -132,7 +132,9 @@ struct Hold {
 impl Hold {
     async fn keep(self) {
         let third = self.timeout / 3;
-        let mut next = self.clock.now() + third;
+        // At once: what the queue hides a message for is the longest an invocation may run, and a refresh that fails soon
+        // is to be delivered again soon.
+        let mut next = self.clock.now();
         loop {
             self.clock.sleep_until(next).await;
             // From here and not from the moment missed: a late call must not be followed by a hurry of others.
