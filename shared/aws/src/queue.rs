@@ -25,6 +25,21 @@ use inlet::Inlet;
 use outlet::{Outgoing, Outlet};
 pub use trace::Trace;
 
+tokio::task_local! {
+    /// What the messages sent by this task come from.
+    static TRACE: Trace;
+}
+
+/// Runs work whose messages, announcements and orders alike, say where they come from.
+pub async fn traced<F: Future>(trace: Trace, work: F) -> F::Output {
+    TRACE.scope(trace, work).await
+}
+
+/// The trace of the running task; an empty one outside of [`traced`].
+pub(crate) fn current() -> Trace {
+    TRACE.try_with(Clone::clone).unwrap_or_default()
+}
+
 /// A receive under way.
 type Taking = BoxFuture<'static, Result<Vec<Announcement>>>;
 
@@ -112,7 +127,7 @@ impl fmt::Debug for SqsQueue {
 #[async_trait]
 impl Queue for SqsQueue {
     async fn send(&self, announcements: &[Announcement]) -> Result<()> {
-        self.send_traced(announcements, &Trace::default()).await
+        self.send_traced(announcements, &current()).await
     }
 
     async fn receive(&self) -> Result<Vec<Announcement>> {

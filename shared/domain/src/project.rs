@@ -51,6 +51,19 @@ impl Project {
                 findings.push(validate::about(model, Severity::Error, "cycle", message));
             }
         }
+        for model in models.values() {
+            let virtual_ = matches!(
+                model.config.materialized,
+                Materialized::View | Materialized::Ephemeral
+            );
+            if virtual_ && model.reads.contains(&model.name) {
+                let message = format!(
+                    "`{0}` reads itself, and has no rows of its own: {0} -> {0}",
+                    model.name
+                );
+                findings.push(validate::about(model, Severity::Error, "cycle", message));
+            }
+        }
         models.retain(|name, _| order.contains(name));
         let mut project = Self {
             models,

@@ -7,6 +7,7 @@
 //! * **Q-1** nothing is dropped silently: it is stored, refused with a reason, or quarantined
 
 pub mod batch;
+pub mod check;
 pub mod control;
 pub mod cycle;
 pub mod explain;

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use aws::queue::{self, Trace};
 use axum::{
     Router,
     body::{Body, to_bytes},
@@ -51,10 +52,14 @@ impl Buffered {
         let mut taking = tokio::task::JoinSet::new();
         for message in messages {
             let (buffered, message) = (self.clone(), message.clone());
-            taking.spawn(async move {
+            let trace = Trace {
+                parent: message.attributes.get("traceparent").cloned(),
+                batch: Some(message.id.clone()),
+            };
+            taking.spawn(queue::traced(trace, async move {
                 let taken = buffered.one(&message).await;
                 (message.id, taken)
-            });
+            }));
         }
         let mut refused = std::collections::BTreeMap::new();
         let mut ended = BTreeSet::new();

@@ -7,9 +7,11 @@ mod buffered;
 mod event;
 mod http;
 mod logs;
+mod metrics;
 mod query;
 mod serve;
 mod steps;
+mod trace;
 mod world;
 
 pub use batch::{Outcomes, each};

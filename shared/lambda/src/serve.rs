@@ -1,11 +1,16 @@
 //! From the runtime's next invocation to its answer.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use aws::queue;
 
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
 use serde_json::Value;
 
-use crate::{Event, logs};
+use crate::{Event, logs, metrics, trace};
 
 /// What an invocation is answered with.
 pub type Answer = Result<Value, Error>;
@@ -30,11 +35,35 @@ pub async fn run<F: Function + 'static>(
         async move {
             let LambdaEvent { payload, context } = event;
             let event = Event::read(payload)?;
-            let request = context.request_id.clone();
-            let answer = function.handle(event, context).await;
+            let (request, name) = (
+                context.request_id.clone(),
+                context.env_config.function_name.clone(),
+            );
+            let trace = trace::of(&event, &context);
+            let span = tracing::info_span!(
+                "invocation",
+                request,
+                traceparent = trace.parent,
+                batch = trace.batch
+            );
+            let began = Instant::now();
+            let handled = queue::traced(trace, function.handle(event, context));
+            let answer = tracing::Instrument::instrument(handled, span).await;
             if let Err(error) = &answer {
                 tracing::error!(request, %error, "the invocation failed");
             }
+            let failed = if answer.is_err() { 1.0 } else { 0.0 };
+            metrics::emit(
+                ("function", &name),
+                &[
+                    (
+                        "duration",
+                        "Milliseconds",
+                        began.elapsed().as_secs_f64() * 1_000.0,
+                    ),
+                    ("failed", "Count", failed),
+                ],
+            );
             answer
         }
     }))

@@ -2,11 +2,15 @@
 
 use aws::queue::refreshes;
 use domain::Duration;
-use engine::cycle::{self, Step};
+use engine::{
+    cycle::{self, Step},
+    refresh::Refreshed,
+};
 use lambda_runtime::Context;
+use ports::refreshes::Order;
 use serde_json::json;
 
-use crate::{Answer, Deployed, Message, each, serve::remaining};
+use crate::{Answer, Deployed, Message, each, metrics, serve::remaining};
 
 /// Longest a refresh may take before its cycle sends it again: the longest an invocation may run.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
@@ -63,6 +67,34 @@ pub async fn carry_out(deployed: &Deployed, messages: &[Message], context: &Cont
     Ok(serde_json::to_value(outcomes)?)
 }
 
+/// Puts what a refresh did into the metrics of its model.
+fn measure(order: &Order, how: &Refreshed) {
+    let model = order.model.to_string();
+    #[expect(clippy::cast_precision_loss, reason = "metrics are approximate")]
+    let number = |count: u64| count as f64;
+    let failed = matches!(
+        how,
+        Refreshed::Error { .. } | Refreshed::AssertionFailed { .. }
+    );
+    let mut metrics = vec![("failures", "Count", f64::from(u8::from(failed)))];
+    if let Refreshed::Built {
+        added,
+        deleted,
+        lag_ms,
+        duration_ms,
+        ..
+    } = how
+    {
+        metrics.extend([
+            ("added", "Count", number(*added)),
+            ("deleted", "Count", number(*deleted)),
+            ("lag", "Milliseconds", number(*lag_ms)),
+            ("refresh", "Milliseconds", number(*duration_ms)),
+        ]);
+    }
+    metrics::emit(("model", &model), &metrics);
+}
+
 async fn one(deployed: &Deployed, message: &Message, context: &Context) -> Result<(), String> {
     let left = remaining(context).saturating_sub(MARGIN);
     let order = refreshes::decode(&message.body).map_err(|error| error.chain())?;
@@ -77,6 +109,7 @@ async fn one(deployed: &Deployed, message: &Message, context: &Context) -> Resul
         .await
         .map_err(|_| "the invocation's time is over".to_owned())?
         .map_err(|error| error.chain())?;
+    measure(&order, &how);
     let told = serde_json::to_value(&how).map_err(|error| error.to_string())?;
     tracing::info!(model = %order.model, cycle = order.cycle, %told, "refreshed");
     match next {

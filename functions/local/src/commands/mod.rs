@@ -79,7 +79,7 @@ pub async fn dispatch(cli: Cli) -> Result<(), Failure> {
         } => live::foreground(&context).await,
         Command::Run { models, full } => run::run(&context, &models, full).await,
         Command::Token => token::token(&context),
-        Command::Validate => validate::validate(&context),
+        Command::Validate => validate::validate(&context).await,
         Command::Plan => plan::plan(&context).await,
         Command::Query { sql, csv } => query::query(&context, sql, csv).await,
         Command::Ingest { file, table } => ingest::ingest(&context, &file, table.as_deref()).await,

@@ -2,23 +2,30 @@
 
 use domain::Severity;
 use serde_json::{Value, json};
-use settings::Settings;
+use settings::{Settings, StateStore};
 
 use super::{Context, print_json};
 use crate::{
     failure::Failure,
     project::{self, severity},
     screen::{counted, say},
+    world,
 };
 
 /// Checks a project; fails when anything is an error.
-pub(super) fn validate(context: &Context) -> Result<(), Failure> {
+pub(super) async fn validate(context: &Context) -> Result<(), Failure> {
     project::require(&context.project)?;
     let vars = std::env::vars_os().filter_map(super::text).collect();
-    let complaints = Settings::load(&context.project, &vars)
-        .err()
-        .unwrap_or_default();
-    let (loaded, findings) = project::load(&context.project)?;
+    let (settings, complaints) = match Settings::load(&context.project, &vars) {
+        Ok(settings) => (Some(settings), Vec::new()),
+        Err(complaints) => (None, complaints),
+    };
+    let (loaded, mut findings) = project::load(&context.project)?;
+    if let Some(settings) = settings
+        && findings.iter().all(|f| f.severity != Severity::Error)
+    {
+        findings.extend(planned(&settings).await?);
+    }
     let errors = complaints.len()
         + findings
             .iter()
@@ -63,5 +70,16 @@ pub(super) fn validate(context: &Context) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(Failure::shown())
+    }
+}
+
+/// What the query engine finds wrong with models over what has landed; nothing before anything has.
+async fn planned(settings: &Settings) -> Result<Vec<domain::Finding>, Failure> {
+    match &settings.state {
+        StateStore::Sqlite(file) if file.exists() => {
+            let world = world::open_sound(settings)?;
+            Ok(engine::check::models(&world).await?)
+        }
+        StateStore::Sqlite(_) | StateStore::DynamoDb { .. } => Ok(Vec::new()),
     }
 }

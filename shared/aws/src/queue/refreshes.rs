@@ -8,7 +8,7 @@ use ports::{Chance, Clock, Kind, Refreshes, Result, refreshes::Order};
 use tokio::task::JoinHandle;
 
 use super::{
-    Trace,
+    Trace, current,
     errors::error,
     outlet::{Outgoing, Outlet},
     shortened,
@@ -102,7 +102,7 @@ impl SqsRefreshes {
 #[async_trait]
 impl Refreshes for SqsRefreshes {
     async fn send(&self, orders: &[Order]) -> Result<()> {
-        self.send_traced(orders, &Trace::default()).await
+        self.send_traced(orders, &current()).await
     }
 }
 

@@ -1,0 +1,233 @@
+//! Whether models can be run over what has landed, without running them: the query engine plans each of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::{
+    Finding, Materialized, Model, Severity, TableName,
+    items::Head,
+    sql::{self, Bindings, Placeholder},
+};
+use ports::{
+    Kind, Result,
+    query::{Catalog, Statement},
+};
+
+use crate::{
+    World,
+    load::{self, Items},
+    pins,
+};
+
+/// Plans every model whose landing tables exist. Models that have not been built are looked through like views, so that
+/// a whole project can be checked before its first run. What cannot be planned is a finding at the place in its file,
+/// when the message names one.
+///
+/// # Errors
+/// `Unavailable` or `Corrupt` from the ports; what is wrong with a model is a finding.
+pub async fn models(world: &World) -> Result<Vec<Finding>> {
+    let mut tables: BTreeSet<TableName> = world.project.models.keys().cloned().collect();
+    tables.extend(
+        world
+            .project
+            .models
+            .values()
+            .flat_map(|m| m.reads.iter().cloned()),
+    );
+    let items = Items::load(&*world.state, tables.iter().map(load::head)).await?;
+    let mut heads = BTreeMap::new();
+    for table in tables {
+        if let Some(head) = items.head(&table)? {
+            heads.insert(table, head);
+        }
+    }
+    let check = Check { world, heads };
+    let mut findings = Vec::new();
+    for model in check.in_order() {
+        findings.extend(check.model(model).await?);
+    }
+    Ok(findings)
+}
+
+struct Check<'a> {
+    world: &'a World,
+    heads: BTreeMap<TableName, Head>,
+}
+
+impl Check<'_> {
+    fn in_order(&self) -> impl Iterator<Item = &Model> {
+        let project = &self.world.project;
+        project
+            .order
+            .iter()
+            .filter_map(|name| project.models.get(name))
+    }
+
+    async fn model(&self, model: &Model) -> Result<Vec<Finding>> {
+        let Some(text) = text(model) else {
+            return Ok(Vec::new());
+        };
+        let Some(catalog) = self.catalog(model, &text)? else {
+            return Ok(Vec::new());
+        };
+        match self
+            .world
+            .query
+            .describe(&Statement::new(text), &catalog)
+            .await
+        {
+            Ok(schema) => {
+                let has = |key: &&String| {
+                    let found = |field: &std::sync::Arc<arrow::datatypes::Field>| {
+                        field.name().eq_ignore_ascii_case(key)
+                    };
+                    schema.fields().iter().any(found)
+                };
+                let missing = model.config.unique_key.iter().filter(|key| !has(key));
+                Ok(missing
+                    .map(|key| {
+                        let message =
+                            format!("`unique_key` names `{key}`, which is no column of the query");
+                        finding(model, "unknown_key_column", message, (1, 1))
+                    })
+                    .collect())
+            }
+            Err(error) if error.kind == Kind::Invalid || error.kind == Kind::NotFound => {
+                let message = ports::error::chain(&error);
+                // The model is named by the finding; its query need not be told again.
+                let message = match message.split_once(": ") {
+                    Some((told, why)) if told.starts_with("plan statement") => why.to_owned(),
+                    _ => message,
+                };
+                let at = place(model, &message);
+                Ok(vec![finding(model, "query", message, at)])
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the text reads; none when a landing table is not there yet, or a model is read in a way that needs its rows.
+    fn catalog(&self, model: &Model, text: &str) -> Result<Option<Catalog>> {
+        let project = &self.world.project;
+        let mut catalog = Catalog::default();
+        let mut open = pins::tables(&model.file, text)?;
+        while let Some(name) = open.pop() {
+            if catalog.tables.contains_key(&name) || catalog.views.contains_key(&name) {
+                continue;
+            }
+            let head = self.heads.get(&name);
+            match project.models.get(&name) {
+                Some(read) if name == model.name && head.is_none() => {
+                    // A model that reads itself begins with nothing, which no plan can know the columns of.
+                    let _ = read;
+                    return Ok(None);
+                }
+                Some(read) if pins::is_view(read) || head.is_none() => {
+                    let Some(text) = self::text(read) else {
+                        return Ok(None);
+                    };
+                    open.extend(pins::tables(&read.file, &text)?);
+                    catalog.views.insert(name, text);
+                }
+                _ if head.is_none() => return Ok(None),
+                _ => {
+                    let pin = pins::pin(project, &name, head, None)?;
+                    catalog.tables.insert(name, pin);
+                }
+            }
+        }
+        Ok(Some(catalog))
+    }
+}
+
+/// The text of a model at the beginning of all watermarks; none when it reads a change feed, which is a table only while
+/// a refresh runs, or itself, or when it cannot be read, which validation says.
+fn text(model: &Model) -> Option<String> {
+    let placeholders = |text: &str| sql::placeholders(text).ok();
+    let mut found = placeholders(&model.sql)?;
+    let filtered = model.config.materialized == Materialized::Incremental;
+    if let (Some(filter), true) = (&model.config.filter, filtered) {
+        found.extend(placeholders(filter)?);
+    }
+    let plain = |p: &Placeholder| matches!(p, Placeholder::Watermark | Placeholder::WatermarkOf(_));
+    if !found.iter().all(plain) {
+        return None;
+    }
+    let watermarks = found.iter().filter_map(|p| match p {
+        Placeholder::WatermarkOf(table) => Some((table.clone(), 0)),
+        _ => None,
+    });
+    let bindings = Bindings {
+        this: &model.name,
+        watermark: Some(0),
+        watermarks: watermarks.collect(),
+        changes: None,
+    };
+    sql::text(model, &bindings, filtered).ok()
+}
+
+/// Where in the file the first word is that the message quotes and the query has; the query's first line otherwise.
+fn place(model: &Model, message: &str) -> (usize, usize) {
+    let words = message.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.'));
+    let candidates = words
+        .map(|word| word.trim_matches('.'))
+        .map(|word| word.rsplit('.').next().unwrap_or(word))
+        .filter(|word| word.len() > 1 && !COMMON.contains(&word.to_ascii_lowercase().as_str()));
+    for word in candidates {
+        for (line, text) in model.sql.lines().enumerate() {
+            let found = text.match_indices(word).find(|(at, _)| {
+                let inside = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+                !inside(text[..*at].chars().next_back())
+                    && !inside(text[at + word.len()..].chars().next())
+            });
+            if let Some((at, _)) = found {
+                return (model.sql_line + line, text[..at].chars().count() + 1);
+            }
+        }
+    }
+    (model.sql_line.max(1), 1)
+}
+
+/// Words of messages that queries have too.
+const COMMON: [&str; 24] = [
+    "no",
+    "field",
+    "named",
+    "valid",
+    "fields",
+    "are",
+    "error",
+    "schema",
+    "plan",
+    "planning",
+    "during",
+    "function",
+    "invalid",
+    "type",
+    "coercion",
+    "column",
+    "table",
+    "expression",
+    "select",
+    "from",
+    "where",
+    "is",
+    "not",
+    "by",
+];
+
+fn finding(
+    model: &Model,
+    code: &'static str,
+    message: String,
+    (line, column): (usize, usize),
+) -> Finding {
+    Finding {
+        model: model.name.to_string(),
+        severity: Severity::Error,
+        code,
+        message,
+        file: model.file.clone(),
+        line,
+        column,
+    }
+}

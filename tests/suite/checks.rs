@@ -1,0 +1,125 @@
+//! What `validate` finds by planning models over what has landed.
+
+use anyhow::{Result, ensure};
+use engine::check;
+use libtest_mimic::Trial;
+use serde_json::json;
+use tests::{case::ModelText, rows, site::Site};
+
+use crate::plain::test_async;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        test_async(
+            "checks::what_cannot_be_planned_is_found_at_its_place",
+            found,
+        ),
+        test_async(
+            "checks::models_are_planned_over_models_that_are_not_built",
+            chained,
+        ),
+    ]
+}
+
+fn model(name: &str, config: serde_json::Value, sql: &str) -> ModelText {
+    ModelText {
+        name: name.to_owned(),
+        config: serde_json::from_value(config).unwrap_or_default(),
+        sql: sql.to_owned(),
+        asserts: Vec::new(),
+    }
+}
+
+async fn site(models: &[ModelText]) -> Result<Site> {
+    let site = Site::in_memory(models, "")?;
+    site.event("t", json!({ "id": 1 }).to_string()).await?;
+    Ok(site)
+}
+
+async fn found() -> Result<()> {
+    let merge = json!({ "materialized": "incremental", "live": "true", "incremental_strategy": "merge",
+        "unique_key": "idd", "incremental_filter": "WHERE _seq > {watermark}" });
+    for (config, sql, code, says, line) in [
+        (
+            json!({ "materialized": "table" }),
+            "SELECT id,\n  nope FROM landing.t",
+            "query",
+            "nope",
+            1,
+        ),
+        (
+            json!({ "materialized": "table" }),
+            "SELECT\n  substrin(id, 1)\nFROM landing.t",
+            "query",
+            "substrin",
+            1,
+        ),
+        (
+            merge,
+            "SELECT id, _seq FROM landing.t",
+            "unknown_key_column",
+            "`idd`",
+            0,
+        ),
+    ] {
+        let text = model("a.m", config, sql);
+        let site = site(std::slice::from_ref(&text)).await?;
+        let findings = check::models(&site.lab.world).await;
+        let findings = findings.map_err(|error| rows::chain(&error))?;
+        let [finding] = findings.as_slice() else {
+            anyhow::bail!("{sql}: {findings:?}")
+        };
+        ensure!(
+            finding.code == code && finding.message.contains(says),
+            "{finding:?}"
+        );
+        if line > 0 {
+            let first = site
+                .lab
+                .world
+                .project
+                .models
+                .values()
+                .next()
+                .map_or(0, |m| m.sql_line);
+            ensure!(
+                finding.line == first + line && finding.column == 3,
+                "{finding:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+async fn chained() -> Result<()> {
+    let live = |key: &str| {
+        json!({ "materialized": "incremental", "live": "true", "incremental_strategy": "merge", "unique_key": key,
+            "incremental_filter": "WHERE _seq > {watermark}" })
+    };
+    let models = |amount: &str| {
+        vec![
+            model(
+                "bronze.t",
+                live("id"),
+                "SELECT payload->>'id' AS id, 1 AS amount, _seq FROM landing.t",
+            ),
+            model(
+                "gold.t",
+                json!({}),
+                &format!("SELECT id, sum({amount}) AS total FROM bronze.t GROUP BY id"),
+            ),
+            model(
+                "other.t",
+                json!({ "materialized": "table" }),
+                "SELECT anything FROM landing.not_there_yet",
+            ),
+        ]
+    };
+    for (amount, count) in [("amount", 0), ("amout", 1)] {
+        let site = site(&models(amount)).await?;
+        let findings = check::models(&site.lab.world).await;
+        let findings = findings.map_err(|error| rows::chain(&error))?;
+        ensure!(findings.len() == count, "{amount}: {findings:?}");
+    }
+    Ok(())
+}
