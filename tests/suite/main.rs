@@ -6,6 +6,7 @@ mod access;
 mod bad_input;
 mod bugs;
 mod cdc_http;
+mod change_bugs;
 mod checks;
 mod conformance;
 mod durability;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     trials.extend(bugs::trials());
     trials.extend(access::trials());
     trials.extend(bad_input::trials());
+    trials.extend(change_bugs::trials());
     trials.extend(checks::trials());
     trials.extend(cdc_http::trials());
     trials.extend(full_disk::trials());
