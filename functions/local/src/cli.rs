@@ -79,6 +79,9 @@ pub enum Command {
     /// Check settings and models without running anything
     #[command(after_help = "Example:\n  headwater validate --project shop")]
     Validate,
+    /// Judge models by `max_lag` and sources by `@source_freshness`; the exit code says whether all are fresh
+    #[command(after_help = "Example:\n  headwater check || page-somebody")]
+    Check,
     /// Make a token for callers of the server, and the digest to configure
     #[command(after_help = "Example:\n  headwater token")]
     Token,

@@ -11,6 +11,7 @@ pub mod check;
 pub mod control;
 pub mod cycle;
 pub mod explain;
+pub mod freshness;
 pub mod ingest;
 mod known;
 mod load;

@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+mod check;
 mod demo;
 mod ingest;
 mod init;
@@ -78,6 +79,7 @@ pub async fn dispatch(cli: Cli) -> Result<(), Failure> {
             control: None,
         } => live::foreground(&context).await,
         Command::Run { models, full } => run::run(&context, &models, full).await,
+        Command::Check => check::check(&context).await,
         Command::Token => token::token(&context),
         Command::Validate => validate::validate(&context).await,
         Command::Plan => plan::plan(&context).await,

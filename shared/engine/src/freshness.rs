@@ -1,0 +1,136 @@
+//! Whether everything is as fresh as was promised: lag of models, and age of what sources last sent.
+
+use domain::{Duration, TableName, Timestamp, duration::parse_duration, rfc3339::parse_rfc3339};
+use ports::{Error, Kind, Result};
+use serde::Serialize;
+
+use crate::{World, status};
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// The model or landing table.
+    pub subject: TableName,
+    /// `model` or `source`.
+    pub kind: &'static str,
+    /// Whether it is as fresh as promised.
+    pub ok: bool,
+    /// Lag of the model, or age of the source's last advance, in seconds; none for a source that never advanced.
+    pub seconds: Option<f64>,
+    /// What was promised, in seconds.
+    pub limit_seconds: f64,
+    /// What is wrong; none when nothing is.
+    pub why: Option<String>,
+}
+
+/// Judges every live model by `max_lag` and by whether it fails, and every source that a model names in
+/// `@source_freshness <table> <age>`.
+///
+/// # Errors
+/// `Invalid` for a `@source_freshness` that is no table and duration; `Unavailable` or `Corrupt` from the ports.
+pub async fn check(world: &World) -> Result<Vec<Judged>> {
+    let status = status::status(world, None).await?;
+    let now = world.clock.now();
+    let limit = world.live.max_lag.as_secs_f64();
+    let mut judged: Vec<Judged> = status
+        .models
+        .iter()
+        .map(|model| Judged {
+            subject: model.model.clone(),
+            kind: "model",
+            ok: model.fresh && model.consecutive_failures == 0 && !model.paused,
+            seconds: Some(model.lag_seconds),
+            limit_seconds: limit,
+            why: match (&model.last_error, model.paused, model.fresh) {
+                (Some(error), _, _) => Some(format!("failing: {error}")),
+                (None, true, _) => Some("paused".to_owned()),
+                (None, false, false) => Some("behind for longer than `live.max_lag`".to_owned()),
+                (None, false, true) => None,
+            },
+        })
+        .collect();
+    for model in world.project.models.values() {
+        for promise in &model.source_freshness {
+            let (table, age) = promised(&model.file, promise)?;
+            let source = status.sources.iter().find(|s| s.source == table);
+            let advanced: Option<Timestamp> = source
+                .and_then(|s| s.advanced_at.as_ref())
+                .and_then(|at| parse_rfc3339(at));
+            judged.push(source_of(table, age, advanced, now));
+        }
+    }
+    Ok(judged)
+}
+
+/// The table and age of a `@source_freshness`.
+fn promised(file: &str, text: &str) -> Result<(TableName, Duration)> {
+    let invalid = |why: String| {
+        Error::new(Kind::Invalid, "read @source_freshness of", file).because(format!(
+            "{why}; write `@source_freshness landing.orders 5m`"
+        ))
+    };
+    let (table, age) = text
+        .split_once(char::is_whitespace)
+        .ok_or_else(|| invalid(format!("`{text}` is not a table and a duration")))?;
+    let table = table
+        .parse()
+        .map_err(|e| invalid(format!("`{table}`: {e}")))?;
+    let age = age.trim();
+    let age = age.strip_prefix("max_age=").unwrap_or(age);
+    let age = parse_duration(age).map_err(|e| invalid(format!("`{age}`: {e}")))?;
+    Ok((table, age))
+}
+
+fn source_of(
+    table: TableName,
+    limit: Duration,
+    advanced: Option<Timestamp>,
+    now: Timestamp,
+) -> Judged {
+    let age = advanced.map(|at| now.since(at));
+    let why = match age {
+        None => Some("nothing has landed in it".to_owned()),
+        Some(age) if age > limit => Some("it has not advanced for longer than promised".to_owned()),
+        Some(_) => None,
+    };
+    Judged {
+        subject: table,
+        kind: "source",
+        ok: why.is_none(),
+        seconds: age.map(|age| age.as_secs_f64()),
+        limit_seconds: limit.as_secs_f64(),
+        why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_is_a_table_and_an_age() {
+        let (table, age) = promised("a.sql", "landing.orders 5m").expect("a promise");
+        assert_eq!(
+            (table.to_string().as_str(), age.as_secs()),
+            ("landing.orders", 300)
+        );
+        for wrong in [
+            "landing.orders",
+            "landing.orders soon",
+            "orders 5m extra",
+            "",
+        ] {
+            assert!(promised("a.sql", wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_source_is_judged_by_its_last_advance() {
+        let table: TableName = "landing.orders".parse().expect("a table");
+        let now = Timestamp(1_000_000_000);
+        let judge = |advanced| source_of(table.clone(), Duration::from_secs(60), advanced, now).ok;
+        assert!(judge(Some(Timestamp(960_000_000))));
+        assert!(!judge(Some(Timestamp(930_000_000))));
+        assert!(!judge(None));
+    }
+}
