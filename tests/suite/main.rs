@@ -2,14 +2,17 @@
 //!
 //! Tests are registered by hand instead of by attribute because the cases are files found when the suite starts.
 
+mod aws_faults;
 mod bad_input;
 mod bugs;
 mod cdc_http;
 mod conformance;
 mod durability;
+mod emulated;
 mod feeds;
 mod flights;
 mod full_disk;
+mod gateway;
 mod github;
 mod plain;
 mod readers;
@@ -29,6 +32,9 @@ fn main() -> ExitCode {
     trials.extend(bad_input::trials());
     trials.extend(cdc_http::trials());
     trials.extend(full_disk::trials());
+    trials.extend(gateway::trials());
+    trials.extend(emulated::trials());
+    trials.extend(aws_faults::trials());
     trials.extend(requests::trials());
     trials.extend(durability::trials());
     trials.extend(feeds::trials());
