@@ -3,6 +3,7 @@
 //!
 //! Rules are tested beside the code; here the product is tested from outside, in the user's words.
 
+pub mod aws;
 pub mod case;
 pub mod data;
 pub mod folder;
@@ -10,6 +11,7 @@ pub mod http;
 pub mod program;
 pub mod rows;
 pub mod site;
+pub mod wire;
 pub mod world;
 
 use std::path::PathBuf;

@@ -1,17 +1,18 @@
-//! Worlds to run in: all in memory, or SQLite and files in a temporary folder. The clock is simulated in both.
+//! Worlds to run in: all in memory, SQLite and files in a temporary folder, or AWS at an emulator. The clock is simulated
+//! in all of them.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use anyhow::{Context, Result, bail, ensure};
 use domain::{Duration, LiveSettings, Project, Severity, TableName, Timestamp};
 use engine::{World, cycle, refresh::Refreshed};
-use ports::{Objects, State};
+use ports::{Alerts, Chance, Clock, Objects, Queue, State};
 use tempfile::TempDir;
 use testkit::{
     MemoryQueue, MemoryRefreshes, MemoryState, RecordedAlerts, SeededChance, SimulatedClock,
 };
 
-use crate::case::ModelText;
+use crate::{aws::Place, case::ModelText};
 
 /// A moment to start at: 2026-01-01T00:00:00Z.
 pub const START: Timestamp = Timestamp(1_767_225_600_000_000);
@@ -28,11 +29,13 @@ pub enum Adapter {
     Embedded,
     /// State and objects in memory, cycles taken in steps and refreshes carried out from a queue, as the functions do.
     Stepped,
+    /// State on DynamoDB and objects on S3, at the emulator; cycles taken in steps.
+    Aws,
 }
 
 impl Adapter {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Memory, Self::Embedded, Self::Stepped];
+    /// Those that need nothing but this machine.
+    pub const LOCAL: [Self; 3] = [Self::Memory, Self::Embedded, Self::Stepped];
 
     /// Its name in the names of tests.
     #[must_use]
@@ -41,6 +44,7 @@ impl Adapter {
             Self::Memory => "memory",
             Self::Embedded => "embedded",
             Self::Stepped => "stepped",
+            Self::Aws => "aws",
         }
     }
 }
@@ -59,12 +63,30 @@ pub struct Lab {
     /// Its objects.
     pub objects: Objects,
     folder: Option<TempDir>,
+    /// Where it is, when it is on AWS.
+    pub place: Option<Place>,
     /// Where orders wait when cycles are taken in steps.
     refreshes: Option<MemoryRefreshes>,
 }
 
 impl Lab {
-    /// A world on an adapter.
+    /// A world on any adapter, in places of its own.
+    ///
+    /// # Errors
+    /// As [`Lab::new`], and when the emulator does not answer.
+    pub async fn open(adapter: Adapter, models: &[ModelText], live: LiveSettings) -> Result<Self> {
+        if adapter != Adapter::Aws {
+            return Self::new(adapter, models, live);
+        }
+        let place = Place::open().await?;
+        let (state, objects) = (Arc::new(place.state()), place.objects());
+        let mut lab = Self::on(state, objects, &place.uri(), None, models, live)?;
+        lab.refreshes = Some(MemoryRefreshes::new());
+        lab.place = Some(place);
+        Ok(lab)
+    }
+
+    /// A world on an adapter that needs nothing but this machine.
     ///
     /// # Errors
     /// When the adapter cannot be opened or a model cannot be read.
@@ -89,6 +111,7 @@ impl Lab {
                 let uri = file_uri(&warehouse);
                 Self::on(Arc::new(state), objects, &uri, Some(folder), models, live)
             }
+            Adapter::Aws => bail!("worlds on AWS are opened"),
         }?;
         lab.refreshes = (adapter == Adapter::Stepped).then(MemoryRefreshes::new);
         Ok(lab)
@@ -110,37 +133,14 @@ impl Lab {
         let chance = Arc::new(SeededChance::new(7));
         let queue = Arc::new(MemoryQueue::new());
         let alerts = Arc::new(RecordedAlerts::new());
-        let tables = Arc::new(lake::Lake::new(
-            state.clone(),
-            objects.clone(),
-            uri.to_owned(),
-            chance.clone(),
-            clock.clone(),
-        ));
-        let landing = lake::landing::LandingLake::new(
-            state.clone(),
-            objects.clone(),
-            clock.clone(),
-            chance.clone(),
-        );
-        let settings = query::Settings {
-            memory: 256 << 20,
-            spill: Some(std::env::temp_dir()),
-            threads: 2,
-        };
-        let world = World {
+        let ground = Ground {
             state,
-            landing: Arc::new(landing),
-            query: query::engine(tables.clone(), objects.clone(), settings)
-                .map_err(|e| crate::rows::chain(&e))?,
-            tables,
-            queue: queue.clone(),
+            objects: objects.clone(),
+            uri: uri.to_owned(),
             clock: clock.clone(),
             chance,
-            alerts: alerts.clone(),
-            project: Arc::new(project(models)?),
-            live: Arc::new(live),
         };
+        let world = ground.world(queue.clone(), alerts.clone(), models, live)?;
         Ok(Self {
             world,
             clock,
@@ -148,6 +148,7 @@ impl Lab {
             alerts,
             objects,
             folder,
+            place: None,
             refreshes: None,
         })
     }
@@ -209,6 +210,74 @@ impl Lab {
     pub fn set_models(&mut self, models: &[ModelText]) -> Result<()> {
         self.world.project = Arc::new(project(models)?);
         Ok(())
+    }
+}
+
+/// What a world stands on.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// The state store.
+    pub state: Arc<dyn State>,
+    /// The warehouse.
+    pub objects: Objects,
+    /// The warehouse's address.
+    pub uri: String,
+    /// Time for all but state and objects.
+    pub clock: Arc<dyn Clock>,
+    /// Chance for all but state and objects.
+    pub chance: Arc<dyn Chance>,
+}
+
+impl Ground {
+    /// A world on it.
+    ///
+    /// # Errors
+    /// When a model cannot be read.
+    pub fn world(
+        self,
+        queue: Arc<dyn Queue>,
+        alerts: Arc<dyn Alerts>,
+        models: &[ModelText],
+        live: LiveSettings,
+    ) -> Result<World> {
+        let Self {
+            state,
+            objects,
+            uri,
+            clock,
+            chance,
+        } = self;
+        let tables = Arc::new(lake::Lake::new(
+            state.clone(),
+            objects.clone(),
+            uri,
+            chance.clone(),
+            clock.clone(),
+        ));
+        let landing = lake::landing::LandingLake::new(
+            state.clone(),
+            objects.clone(),
+            clock.clone(),
+            chance.clone(),
+        );
+        let settings = query::Settings {
+            memory: 256 << 20,
+            spill: Some(std::env::temp_dir()),
+            threads: 2,
+        };
+        Ok(World {
+            state,
+            landing: Arc::new(landing),
+            query: query::engine(tables.clone(), objects, settings)
+                .map_err(|e| crate::rows::chain(&e))?,
+            tables,
+            queue,
+            clock,
+            chance,
+            alerts,
+            project: Arc::new(project(models)?),
+            live: Arc::new(live),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 //! Tests are registered by hand instead of by attribute because the cases are files found when the suite starts.
 
 mod access;
+mod aws_faults;
 mod bad_input;
 mod bugs;
 mod cdc_http;
@@ -10,9 +11,11 @@ mod change_bugs;
 mod checks;
 mod conformance;
 mod durability;
+mod emulated;
 mod feeds;
 mod flights;
 mod full_disk;
+mod gateway;
 mod github;
 mod plain;
 mod readers;
@@ -35,6 +38,9 @@ fn main() -> ExitCode {
     trials.extend(checks::trials());
     trials.extend(cdc_http::trials());
     trials.extend(full_disk::trials());
+    trials.extend(gateway::trials());
+    trials.extend(emulated::trials());
+    trials.extend(aws_faults::trials());
     trials.extend(requests::trials());
     trials.extend(durability::trials());
     trials.extend(feeds::trials());

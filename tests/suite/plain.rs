@@ -22,6 +22,18 @@ where
     test(name, move || block_on(run()))
 }
 
+/// A test on the emulator: ignored when none is named, failing then when it has to be.
+pub(crate) fn test_emulated<F>(
+    name: impl Into<String>,
+    run: impl FnOnce() -> F + Send + 'static,
+) -> Trial
+where
+    F: Future<Output = Result<()>>,
+{
+    let given = tests::aws::endpoint().is_some() || tests::is_set(tests::aws::REQUIRED);
+    test_async(name, run).with_ignored_flag(!given)
+}
+
 /// Runs a future to its end.
 pub(crate) fn block_on(run: impl Future<Output = Result<()>>) -> Result<()> {
     tokio::runtime::Builder::new_multi_thread()

@@ -1,5 +1,5 @@
-//! Other readers: PyIceberg through the catalog in the state file, DuckDB through the metadata. Both read a merged
-//! model table and an older snapshot of it, and must see what this program sees.
+//! Other readers: PyIceberg through the catalog in the state file and the one on DynamoDB, DuckDB through the metadata.
+//! All read a merged model table and an older snapshot of it, and must see what this program sees.
 
 use std::{path::PathBuf, process::Command};
 
@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tests::{
+    aws,
     case::{Cells, ModelText},
     rows::{self, compare},
     site::Site,
@@ -19,23 +20,32 @@ use crate::{
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let reader = |name: &'static str, script: &'static str| {
+    let reader = |name: &'static str, adapter, script: &'static str| {
         test_given(
             format!("readers::{name}"),
             "HEADWATER_PYTHON_REQUIRED",
             python,
-            move |python| block_on(read(&python, script)),
+            move |python| block_on(read(&python, adapter, script)),
         )
     };
+    let emulator = aws::endpoint().is_some() || tests::is_set(aws::REQUIRED);
     vec![
         reader(
             "pyiceberg_reads_a_merged_table_and_its_past",
+            Adapter::Embedded,
             "pyiceberg_reader.py",
         ),
         reader(
             "duckdb_reads_a_merged_table_and_its_past",
+            Adapter::Embedded,
             "duckdb_reader.py",
         ),
+        reader(
+            "pyiceberg_reads_a_merged_table_on_aws_by_its_name",
+            Adapter::Aws,
+            "pyiceberg_dynamodb_reader.py",
+        )
+        .with_ignored_flag(!emulator),
     ]
 }
 
@@ -51,15 +61,9 @@ fn model() -> ModelText {
     merged("silver.orders", "id", sql)
 }
 
-async fn read(python: &std::path::Path, script: &str) -> Result<()> {
-    let site = Site::new(
-        Lab::new(
-            Adapter::Embedded,
-            &[model()],
-            domain::LiveSettings::default(),
-        )?,
-        "",
-    )?;
+async fn read(python: &std::path::Path, adapter: Adapter, script: &str) -> Result<()> {
+    let lab = Lab::open(adapter, &[model()], domain::LiveSettings::default()).await?;
+    let site = Site::new(lab, "")?;
     let mut lines: Vec<_> = (1..=500)
         .map(|id| json!({ "id": id, "region": "eu", "amount": id }).to_string())
         .collect();
@@ -79,18 +83,10 @@ async fn read(python: &std::path::Path, script: &str) -> Result<()> {
     .await?;
     let now = seen(&site).await?;
     ensure!(now.len() == 601, "{} rows", now.len());
-    let folder = site
-        .lab
-        .folder()
-        .context("an embedded world has a folder")?;
-    let metadata = current(&site).await?.metadata;
-    let output = Command::new(python)
-        .arg(tests::root().join("tests/suite/python").join(script))
-        .arg(folder.join("state.db"))
-        .arg(folder.join("warehouse"))
-        .arg(folder.join("warehouse").join(&metadata))
-        .arg(snapshot.to_string())
-        .output()?;
+    let mut command = Command::new(python);
+    command.arg(tests::root().join("tests/suite/python").join(script));
+    address(&mut command, &site).await?;
+    let output = command.arg(snapshot.to_string()).output()?;
     ensure!(
         output.status.success(),
         "{script}: {}",
@@ -100,6 +96,30 @@ async fn read(python: &std::path::Path, script: &str) -> Result<()> {
     let cells = |name: &str| -> Result<Cells> { Ok(serde_json::from_value(answer[name].clone())?) };
     compare("now", cells("now")?, &now, &[3])?;
     compare("past", cells("past")?, &past, &[3])
+}
+
+/// Where the tables are: the state file, the warehouse and the table's metadata; or the emulator and its catalog.
+async fn address(command: &mut Command, site: &Site) -> Result<()> {
+    if let Some(place) = &site.lab.place {
+        command
+            .args([&place.endpoint, &place.catalog()])
+            .env("AWS_ENDPOINT_URL_DYNAMODB", &place.endpoint)
+            .env("AWS_ACCESS_KEY_ID", aws::CREDENTIAL)
+            .env("AWS_SECRET_ACCESS_KEY", aws::CREDENTIAL)
+            .env("AWS_DEFAULT_REGION", aws::REGION);
+        return Ok(());
+    }
+    let folder = site
+        .lab
+        .folder()
+        .context("an embedded world has a folder")?;
+    let warehouse = folder.join("warehouse");
+    let metadata = warehouse.join(&current(site).await?.metadata);
+    command
+        .arg(folder.join("state.db"))
+        .arg(warehouse)
+        .arg(metadata);
+    Ok(())
 }
 
 async fn post(site: &Site, lines: &[String]) -> Result<()> {

@@ -40,7 +40,7 @@ pub(super) async fn replay(case: &Live, adapter: Adapter) -> Result<()> {
 impl Replay {
     /// The case's world, its landing tables declared.
     pub(super) async fn start(case: &Live, adapter: Adapter) -> Result<Self> {
-        let lab = Lab::new(adapter, &case.models, live_settings(&case.settings)?)?;
+        let lab = Lab::open(adapter, &case.models, live_settings(&case.settings)?).await?;
         for (name, columns) in &case.landing {
             let columns: Vec<_> = columns
                 .iter()

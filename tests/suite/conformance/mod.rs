@@ -18,10 +18,21 @@ use tests::{
     world::Adapter,
 };
 
-use crate::plain::{block_on, test};
+use crate::plain::{block_on, test, test_emulated};
 
 /// When set, the shared folder must be there.
 const REQUIRED: &str = "HEADWATER_CONFORMANCE_REQUIRED";
+
+/// When it is `all`, every case is replayed on the emulator, and not only [`ON_AWS`].
+const AWS: &str = "HEADWATER_CONFORMANCE_AWS";
+/// Cases that are replayed on AWS in every run. A case takes seconds there, so these stand for the others: each strategy
+/// and kind of change (L01 append, L03 merge, L04 delete+insert, L15 and L20 changes of other databases), a chain (L07), two
+/// inputs (L10), a diamond (H02), rows that others left in the warehouse (L14), a failed assertion (L23), retries (L25), a
+/// pause (L27), schema changes (L32, H10), and announcements out of order (D02).
+const ON_AWS: [&str; 15] = [
+    "L01", "L03", "L04", "L07", "L10", "L14", "L15", "L20", "L23", "L25", "L27", "L32", "D02",
+    "H02", "H10",
+];
 
 fn shared() -> Option<PathBuf> {
     tests::folder_of("HEADWATER_CONFORMANCE", "../shared/conformance")
@@ -60,11 +71,30 @@ pub(crate) fn trials() -> Vec<Trial> {
                         judge(replay(&case, adapter), listed.as_deref())
                     }));
                 }
+                trials.extend(on_aws(case, exceptions.get(&id).cloned()));
             }
             Err(error) => trials.push(test(format!("conformance::{id}"), move || Err(error))),
         }
     }
     trials
+}
+
+/// The case on the emulator, when it is one of those that run there.
+fn on_aws(case: Case, listed: Option<String>) -> Option<Trial> {
+    let all = std::env::var(AWS).is_ok_and(|cases| cases == "all");
+    let wanted = all || ON_AWS.contains(&case.id.as_str());
+    let runs = matches!(case.kind, Kind::Live(_) | Kind::Delivery(_));
+    (wanted && runs).then(|| {
+        test_emulated(format!("conformance::{}::aws", case.id), || async move {
+            let outcome = match &case.kind {
+                Kind::Delivery(live) => delivery::replay(live, Adapter::Aws).await,
+                Kind::Live(live) => live::replay(live, Adapter::Aws).await,
+                _ => bail!("no such case runs on AWS"),
+            };
+            let outcome = outcome.with_context(|| format!("{}: {}", case.id, case.title));
+            judge(outcome, listed.as_deref())
+        })
+    })
 }
 
 /// Cases of the shared folder, if it is there, and our own.
@@ -91,7 +121,7 @@ fn files() -> Vec<PathBuf> {
 fn variants(case: &Case) -> Vec<(String, Adapter)> {
     let id = &case.id;
     match case.kind {
-        Kind::Live(_) | Kind::Delivery(_) | Kind::Http(_) => Adapter::ALL
+        Kind::Live(_) | Kind::Delivery(_) | Kind::Http(_) => Adapter::LOCAL
             .into_iter()
             .map(|adapter| (format!("conformance::{id}::{}", adapter.name()), adapter))
             .collect(),

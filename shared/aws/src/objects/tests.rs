@@ -71,7 +71,7 @@ fn forgetful(mut lost: usize) -> Fake {
 }
 
 #[tokio::test]
-async fn a_create_that_is_refused_by_itself_is_a_success() {
+async fn bug_23_a_create_that_is_refused_by_itself_is_a_success() {
     let fake = forgetful(1);
     let created = create(&objects(&fake)).await.expect("it is our own");
     assert_eq!(created.e_tag.as_deref(), Some("\"e\""));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_meeting_with_another_transaction_is_tried_again() {
+async fn bug_31_a_meeting_with_another_transaction_is_tried_again() {
     let fake = Fake::default();
     let state = store(&fake);
     fake.fail(&[Fault::Conflict, Fault::Conflict]);

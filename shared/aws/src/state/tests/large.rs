@@ -101,7 +101,7 @@ async fn an_object_of_another_length_is_corrupt() {
 }
 
 #[tokio::test]
-async fn objects_of_a_commit_of_unknown_outcome_are_left_alone() {
+async fn bug_25_objects_of_a_commit_of_unknown_outcome_are_left_alone() {
     let (fake, objects): (_, Objects) = (Fake::default(), Arc::new(InMemory::new()));
     let state = with(&fake, Some(objects.clone()));
     fake.fail(&[Fault::FailBefore; 7]);

@@ -5,7 +5,7 @@ use super::*;
 const LOST: [Fault; 2] = [Fault::FailAfter, Fault::DropAfter];
 
 #[tokio::test]
-async fn a_commit_whose_answer_was_lost_is_recognised() {
+async fn bug_25_a_commit_whose_answer_was_lost_is_recognised() {
     for fault in LOST {
         let fake = Fake::default();
         let state = store(&fake);
