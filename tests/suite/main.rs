@@ -7,6 +7,7 @@ mod bad_input;
 mod bugs;
 mod cdc_http;
 mod conformance;
+mod deploying;
 mod durability;
 mod feeds;
 mod flights;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     trials.extend(access::trials());
     trials.extend(bad_input::trials());
     trials.extend(cdc_http::trials());
+    trials.extend(deploying::trials());
     trials.extend(full_disk::trials());
     trials.extend(requests::trials());
     trials.extend(durability::trials());
