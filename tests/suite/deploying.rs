@@ -14,27 +14,23 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 const MODEL: &str = "@config materialized=view\nSELECT 1 AS n";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [
-        (
-            "without_a_terminal_it_is_a_dry_run",
-            dry_run as fn() -> Result<()>,
-        ),
+    let all: [(&str, fn() -> Result<()>); 6] = [
+        ("without_a_terminal_it_is_a_dry_run", dry_run),
         ("a_plan_for_programs", plan_as_json),
         ("what_would_be_refused_is_told_before", problems),
         ("a_project_with_errors_is_refused", project_with_errors),
         ("wrong_flags_are_usage", usage),
         ("a_doctor_who_reaches_nobody_says_so", nobody),
-    ]
-    .into_iter()
-    .map(|(name, run)| {
+    ];
+    let given = all.into_iter().map(|(name, run)| {
         test_given(
             format!("deploying::{name}"),
             "HEADWATER_PYTHON_REQUIRED",
             python,
             move |()| run(),
         )
-    })
-    .collect()
+    });
+    given.collect()
 }
 
 /// The scripts are Python; the plan needs nothing beside it.
@@ -71,7 +67,7 @@ const X86_64: u8 = 62;
 /// Runs a command on a folder's project and programs, with nobody to ask.
 fn run(folder: &Folder, command: &str, flags: &[&str]) -> Result<Output> {
     let mut arguments: Vec<String> = vec![command.into(), "--infra".into()];
-    arguments.push(tests::root().join("infra").display().to_string());
+    arguments.push(infra());
     if command == "deploy" {
         arguments.push("--programs".into());
         arguments.push(folder.path().join("programs").display().to_string());
@@ -184,10 +180,8 @@ fn plan_as_json() -> Result<()> {
             count(kind)
         );
     }
-    let refresh = plan["functions"].as_array().context("functions")?.iter();
-    let refresh = refresh
-        .filter(|f| f["name"] == "headwater-refresh")
-        .next_back();
+    let mut functions = plan["functions"].as_array().context("functions")?.iter();
+    let refresh = functions.find(|function| function["name"] == "headwater-refresh");
     let refresh = refresh.context("headwater-refresh")?;
     ensure!(
         refresh["architecture"] == "x86_64"
@@ -205,8 +199,8 @@ fn plan_as_json() -> Result<()> {
 
 fn problems() -> Result<()> {
     let folder = project(X86_64)?;
-    for (flags, words) in [
-        (&["--yes"][..], &["built for x86_64", "arm64"][..]),
+    let cases: [(&[&str], &[&str]); 6] = [
+        (&["--yes"], &["built for x86_64", "arm64"]),
         (
             &["--arch", "x86_64", "--set", "LogDay=1"],
             &["no template has a parameter LogDay"],
@@ -224,10 +218,12 @@ fn problems() -> Result<()> {
             &["--arch", "x86_64", "--programs", "nowhere"],
             &["no program", "ingest", "--build"],
         ),
-    ] {
+    ];
+    let infra = infra();
+    for (flags, words) in cases {
         // The last of two flags would be refused by the parser, so the folder's own is left out where one is named.
         let output = if flags.contains(&"--programs") {
-            let all = [&["deploy", "--infra"][..], &[&infra()], flags].concat();
+            let all = [&["deploy", "--infra"][..], &[infra.as_str()], flags].concat();
             program::run(folder.path(), &all)?
         } else {
             run(&folder, "deploy", flags)?

@@ -81,7 +81,7 @@ impl Infra {
             ("--region", &target.region),
             ("--endpoint", &target.endpoint),
         ] {
-            command.args(value.iter().flat_map(|value| [flag, value]));
+            command.args(value.iter().flat_map(|value| [flag, value.as_str()]));
         }
         let mut child = command
             .args(arguments)

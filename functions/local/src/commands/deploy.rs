@@ -169,7 +169,15 @@ fn build(infra: &Infra, arch: Architecture, folder: &Path, json: bool) -> Result
     };
     for program in PROGRAMS {
         let status = Command::new("cargo")
-            .args(["lambda", "build", "--release", flag, "--bin", program])
+            .args([
+                "lambda",
+                "build",
+                "--profile",
+                "lambda",
+                flag,
+                "--bin",
+                program,
+            ])
             .arg("--lambda-dir")
             .arg(folder)
             .current_dir(infra.root()?)
@@ -244,7 +252,7 @@ fn show(plan: &Plan) -> Result<(), Failure> {
         let mut parameters = screen::table(&["parameter", "value", "default"]);
         for parameter in &plan.parameters {
             let default = parameter.default.as_deref().unwrap_or_default();
-            parameters.add_row([&parameter.name, &parameter.value, default].map(text));
+            parameters.add_row([text(&parameter.name), text(&parameter.value), text(default)]);
         }
         say(&format!("{parameters}\n"))?;
     }
