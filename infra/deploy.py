@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Deploys the stacks of this folder, in order, with the programs and a project.
 
-Needs boto3. Every parameter of a template is given the output of the same name of an earlier stack, or what `--set` says,
-or its default: the templates say how they fit together, and nothing here says it again.
+Needs boto3; `--plan`, which only says what would be created, needs nothing. Every parameter of a template is given the output
+of the same name of an earlier stack, or what `--set` says, or its default: the templates say how they fit together, and
+nothing here says it again.
 
     infra/deploy.py --name shop --project path/to/project --programs target/lambda
 """
@@ -16,30 +17,32 @@ import sys
 import time
 import zipfile
 
-import boto3
-import botocore.exceptions
-from botocore.config import Config
+import plan
+from plan import HERE, PROGRAMS, STACKS
+from template import Failed
 
-HERE = pathlib.Path(__file__).resolve().parent
-# In order: each takes outputs of those before it.
-STACKS = ["storage", "queues", "roles", "functions", "http", "alarms"]
-# Programs by the template parameter that takes the key of their zip.
-PROGRAMS = {"IngestCode": "ingest", "CoalesceCode": "coalesce", "SweepCode": "sweep", "SqlCode": "sql"}
+try:
+    import boto3
+    import botocore.exceptions
+    from botocore.config import Config
+except ImportError:
+    boto3 = None
+
 CAPABILITIES = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
-# What a project has that a function needs.
-PROJECT_FILES = ["headwater.yml", "transform/**/*.sql"]
 # Zips have no clock: the same content is the same file, and an unchanged function is not updated.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-class Failed(Exception):
-    """What a person can act on; printed without a trace."""
+# Codes of answers that mean that nobody let us in.
+STRANGER = {"AuthFailure", "ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException"}
 
 
 class Deployment:
     """A name, an account, and the stacks in it."""
 
     def __init__(self, name, endpoint=None, region=None, say=print, **credentials):
+        if boto3 is None:
+            raise Failed("boto3 is missing: pip install boto3")
         session = boto3.session.Session(region_name=region, **credentials)
         path_style = {"addressing_style": "path"} if endpoint else {}
         config = Config(retries={"mode": "standard"}, s3=path_style)
@@ -52,9 +55,9 @@ class Deployment:
         """Deploys everything; answers the outputs of all stacks."""
         templates = {stack: (HERE / f"{stack}.yaml").read_text() for stack in STACKS}
         asked = {stack: self.parameters(template) for stack, template in templates.items()}
-        unknown = set(settings).difference(*asked.values())
-        if unknown:
-            raise Failed(f"no template has a parameter {', '.join(sorted(unknown))}")
+        problems = plan.make(self.name, project, programs, settings)["problems"]
+        if problems:
+            raise Failed("\n".join(problems))
         outputs, known = {}, dict(settings, Name=self.name)
         for stack in STACKS:
             if stack == "functions":
@@ -163,19 +166,11 @@ class Deployment:
 
 def zips(project, programs):
     """Zips by template parameter: the program as `bootstrap`, and the project beside it."""
-    project, programs = pathlib.Path(project), pathlib.Path(programs)
-    files = [file for pattern in PROJECT_FILES for file in sorted(project.glob(pattern))]
-    if not any(file.suffix == ".sql" for file in files):
-        raise Failed(f"{project} has no models under transform/")
-    packed = {}
+    project, files, packed = pathlib.Path(project), plan.project_files(project), {}
     for parameter, program in PROGRAMS.items():
-        # Plain cargo leaves a file, `cargo lambda build` a folder with the file in it.
-        found = [place for place in (programs / program, programs / program / "bootstrap") if place.is_file()]
-        if not found:
-            raise Failed(f"{programs} has no program `{program}`: build it, or name another folder with --programs")
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-            entry(archive, "bootstrap", found[0].read_bytes(), 0o755)
+            entry(archive, "bootstrap", plan.program(programs, program).read_bytes(), 0o755)
             for file in files:
                 entry(archive, f"project/{file.relative_to(project).as_posix()}", file.read_bytes(), 0o644)
         packed[parameter] = (program, buffer.getvalue())
@@ -195,7 +190,7 @@ def setting(text):
     return key, value
 
 
-def main():
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--name", default="headwater", help="what all names begin with (default headwater)")
     parser.add_argument("--project", default=".", help="folder with headwater.yml and transform/ (default .)")
@@ -203,19 +198,46 @@ def main():
     parser.add_argument("--set", type=setting, action="append", default=[], metavar="KEY=VALUE", help="a template's parameter")
     parser.add_argument("--region", help="default: the environment's")
     parser.add_argument("--endpoint", help="of an emulator; default: AWS")
+    parser.add_argument("--plan", action="store_true", help="print what would be created, as JSON, and ask AWS nothing")
     parser.add_argument("--delete", action="store_true", help="delete the stacks; buckets and tables stay")
     parser.add_argument("--json", action="store_true", help="print the outputs as JSON, progress to the error stream")
-    asked = parser.parse_args()
+    return parser.parse_args()
+
+
+def main(asked):
+    settings = dict(asked.set)
+    if (asked.endpoint or "").startswith("http://"):
+        # An emulator: functions must find it, and it cannot be asked for encryption.
+        settings = {"RequireTls": "false", "Endpoint": asked.endpoint, **settings}
+    if asked.plan:
+        return print(json.dumps(plan.make(asked.name, asked.project, asked.programs, settings), indent=2))
     say = lambda line: print(line, file=sys.stderr if asked.json else sys.stdout, flush=True)
     deployment = Deployment(asked.name, asked.endpoint, asked.region, say)
     if asked.delete:
         return deployment.delete()
-    outputs = deployment.deploy(asked.project, asked.programs, dict(asked.set))
+    outputs = deployment.deploy(asked.project, asked.programs, settings)
     print(json.dumps(outputs, indent=2) if asked.json else f"the API is at {outputs['ApiUrl']}")
 
 
-if __name__ == "__main__":
+def told(name, asked, run):
+    """Runs a script; ends it with 1 for what a person can repair, and 3 when AWS cannot be reached."""
+    aws = (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) if boto3 else ()
     try:
-        main()
-    except (Failed, botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
-        sys.exit(f"deploy: {error}")
+        return run(asked)
+    except KeyboardInterrupt:
+        code, why = 1, "stopped; what AWS has begun it carries on with"
+    except Failed as error:
+        code, why = 3 if boto3 is None else 1, str(error)
+    except aws as error:
+        answered = isinstance(error, botocore.exceptions.ClientError)
+        code = 1 if answered and error.response.get("Error", {}).get("Code") not in STRANGER else 3
+        why = f"AWS cannot be reached: {error}" if code == 3 else str(error)
+    if asked.json:
+        print(json.dumps({"error": why}))
+    else:
+        print(f"{name}: {why}", file=sys.stderr)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    told("deploy", arguments(), main)

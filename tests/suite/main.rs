@@ -10,6 +10,7 @@ mod cdc_http;
 mod change_bugs;
 mod checks;
 mod conformance;
+mod deploying;
 mod durability;
 mod emulated;
 mod feeds;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
     trials.extend(change_bugs::trials());
     trials.extend(checks::trials());
     trials.extend(cdc_http::trials());
+    trials.extend(deploying::trials());
     trials.extend(full_disk::trials());
     trials.extend(gateway::trials());
     trials.extend(emulated::trials());

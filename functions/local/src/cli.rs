@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use domain::Duration;
 
 /// SQL models that stay fresh within a second of new data, on files of an open format.
@@ -108,6 +108,16 @@ pub enum Command {
         #[arg(long, value_name = "TABLE")]
         table: Option<String>,
     },
+    /// Deploy the project on AWS: show what is created, ask, and do it
+    #[command(
+        after_help = "Examples:\n  headwater deploy                    without a terminal: only what would be created\n  headwater deploy --name shop --build --set AlarmEmail=ops@example.com"
+    )]
+    Deploy(Deploy),
+    /// Look whether a deployment is complete and well
+    #[command(
+        after_help = "Example:\n  headwater doctor --name shop\n\nExit codes: 0 nothing fails, 1 something does, 3 AWS cannot be reached."
+    )]
+    Doctor(Target),
 }
 
 /// Controls of the live runner; a running server takes them up by itself.
@@ -137,6 +147,67 @@ pub enum Control {
     },
 }
 
+/// Which deployment, and where.
+#[derive(Clone, Debug, Args)]
+pub struct Target {
+    /// What the names of all its resources begin with
+    #[arg(long, default_value = "headwater", value_name = "NAME")]
+    pub name: String,
+    /// The region [default: the environment's]
+    #[arg(long, value_name = "REGION")]
+    pub region: Option<String>,
+    /// Of an emulator [default: AWS]
+    #[arg(long, value_name = "URL")]
+    pub endpoint: Option<String>,
+    /// The folder of the templates [default: `infra` here, beside here, or above this program]
+    #[arg(long, value_name = "DIR")]
+    pub infra: Option<PathBuf>,
+}
+
+/// What is deployed.
+#[derive(Clone, Debug, Args)]
+pub struct Deploy {
+    /// Which deployment, and where.
+    #[command(flatten)]
+    pub target: Target,
+    /// The folder of the functions' programs [default: target/lambda, as cargo-lambda leaves them]
+    #[arg(long, value_name = "DIR")]
+    pub programs: Option<PathBuf>,
+    /// A parameter of a template; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
+    pub settings: Vec<String>,
+    /// What the programs are built for
+    #[arg(long, value_enum, default_value_t = Architecture::Arm64)]
+    pub arch: Architecture,
+    /// Build the programs first, with cargo-lambda
+    #[arg(long)]
+    pub build: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// Processors that functions run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Architecture {
+    /// Graviton.
+    Arm64,
+    /// Intel and AMD.
+    #[value(name = "x86_64")]
+    X86_64,
+}
+
+impl Architecture {
+    /// As the templates spell it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Arm64 => "arm64",
+            Self::X86_64 => "x86_64",
+        }
+    }
+}
+
 /// What the demonstration does.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Demo {
@@ -155,5 +226,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err(String::from("a number of seconds from 0.1 to 86400")),
+    }
+}
+
+fn assignment(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some(("Architecture", _)) => Err(String::from("say it with --arch")),
+        Some(("Name", _)) => Err(String::from("say it with --name")),
+        Some((key, _)) if !key.is_empty() => Ok(text.to_owned()),
+        _ => Err(String::from("a parameter and its value, as in LogDays=90")),
     }
 }

@@ -8,6 +8,7 @@
 pub mod cli;
 pub mod commands;
 pub mod failure;
+pub mod infra;
 pub mod project;
 pub mod screen;
 pub mod tables;

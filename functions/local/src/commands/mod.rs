@@ -2,6 +2,8 @@
 
 mod check;
 mod demo;
+mod deploy;
+mod doctor;
 mod ingest;
 mod init;
 mod live;
@@ -84,6 +86,8 @@ pub async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Validate => validate::validate(&context).await,
         Command::Plan => plan::plan(&context).await,
         Command::Query { sql, csv } => query::query(&context, sql, csv).await,
+        Command::Deploy(how) => deploy::deploy(&context, &how),
+        Command::Doctor(target) => doctor::doctor(&context, &target),
         Command::Ingest { file, table } => ingest::ingest(&context, &file, table.as_deref()).await,
     }
 }

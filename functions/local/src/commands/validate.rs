@@ -1,8 +1,8 @@
 //! `headwater validate`: what is wrong with settings and models, with places.
 
-use domain::Severity;
+use domain::{Finding, Severity};
 use serde_json::{Value, json};
-use settings::{Settings, StateStore};
+use settings::{Complaint, Settings, StateStore};
 
 use super::{Context, print_json};
 use crate::{
@@ -14,6 +14,24 @@ use crate::{
 
 /// Checks a project; fails when anything is an error.
 pub(super) async fn validate(context: &Context) -> Result<(), Failure> {
+    let checked = check(context).await?;
+    checked.show(context.json)?;
+    if checked.errors() == 0 {
+        Ok(())
+    } else {
+        Err(Failure::shown())
+    }
+}
+
+/// What is wrong with a project.
+pub(super) struct Checked {
+    models: usize,
+    complaints: Vec<Complaint>,
+    findings: Vec<Finding>,
+}
+
+/// Reads settings and models.
+pub(super) async fn check(context: &Context) -> Result<Checked, Failure> {
     project::require(&context.project)?;
     let vars = std::env::vars_os().filter_map(super::text).collect();
     let (settings, complaints) = match Settings::load(&context.project, &vars) {
@@ -26,34 +44,50 @@ pub(super) async fn validate(context: &Context) -> Result<(), Failure> {
     {
         findings.extend(planned(&settings).await?);
     }
-    let errors = complaints.len()
-        + findings
+    Ok(Checked {
+        models: loaded.models.len(),
+        complaints,
+        findings,
+    })
+}
+
+impl Checked {
+    /// How many errors there are.
+    pub(super) fn errors(&self) -> usize {
+        let errors = self
+            .findings
             .iter()
-            .filter(|finding| finding.severity == Severity::Error)
-            .count();
-    let warnings = findings.len() + complaints.len() - errors;
-    if context.json {
-        let settings = complaints
-            .iter()
-            .map(|c| json!({ "severity": "error", "code": "settings", "place": c.place, "message": c.message }));
-        let models = findings.iter().map(|f| {
-            json!({
-                "severity": severity(f.severity), "code": f.code, "model": f.model, "message": f.message,
-                "file": f.file, "line": f.line, "column": f.column,
-            })
-        });
-        let all: Vec<Value> = settings.chain(models).collect();
-        print_json(
-            &json!({ "models": loaded.models.len(), "errors": errors, "warnings": warnings, "findings": all }),
-        )?;
-    } else {
-        for complaint in &complaints {
+            .filter(|finding| finding.severity == Severity::Error);
+        self.complaints.len() + errors.count()
+    }
+
+    /// Tells everything that was found.
+    pub(super) fn show(&self, json: bool) -> Result<(), Failure> {
+        let errors = self.errors();
+        let warnings = self.findings.len() + self.complaints.len() - errors;
+        if json {
+            let settings = self
+                .complaints
+                .iter()
+                .map(|c| json!({ "severity": "error", "code": "settings", "place": c.place, "message": c.message }));
+            let models = self.findings.iter().map(|f| {
+                json!({
+                    "severity": severity(f.severity), "code": f.code, "model": f.model, "message": f.message,
+                    "file": f.file, "line": f.line, "column": f.column,
+                })
+            });
+            let all: Vec<Value> = settings.chain(models).collect();
+            return print_json(
+                &json!({ "models": self.models, "errors": errors, "warnings": warnings, "findings": all }),
+            );
+        }
+        for complaint in &self.complaints {
             say(&format!(
                 "{}: error: {} [settings]",
                 complaint.place, complaint.message
             ))?;
         }
-        for finding in &findings {
+        for finding in &self.findings {
             say(&project::line(finding))?;
         }
         let counts = [
@@ -61,15 +95,10 @@ pub(super) async fn validate(context: &Context) -> Result<(), Failure> {
             counted(warnings as u64, "warning"),
         ]
         .join(", ");
-        say(&format!(
+        Ok(say(&format!(
             "{}: {counts}",
-            counted(loaded.models.len() as u64, "model")
-        ))?;
-    }
-    if errors == 0 {
-        Ok(())
-    } else {
-        Err(Failure::shown())
+            counted(self.models as u64, "model")
+        ))?)
     }
 }
 
