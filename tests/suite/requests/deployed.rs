@@ -26,6 +26,8 @@ use crate::{bugs::merged, plain::test_async};
 const PATIENCE: Duration = Duration::from_secs(900);
 /// Webhooks that a function is handed at once when they were buffered.
 const BATCH: u64 = 10;
+/// Most requests from a look that finds a model behind to one that finds it is not.
+const REFRESH_MAX: u64 = 17;
 
 pub(super) fn trials() -> Vec<Trial> {
     vec![test_async("requests::functions_ask_what_the_prices_say", all)]
@@ -135,6 +137,23 @@ impl Deployed {
         try_join_all(ids.map(event)).await.map(drop)
     }
 
+    /// Events as the buffer hands them over: together, each under the id of its message.
+    async fn buffered(&self, ids: std::ops::Range<u64>) -> Result<()> {
+        let event = async |id: u64| {
+            let message = format!("sqs-{id}");
+            let headers = [
+                ("content-type", "application/json"),
+                ("idempotency-key", message.as_str()),
+            ];
+            let body = json!({ "id": id }).to_string();
+            let answer = self.site.send("POST", "/api/ingest/webhook/x", &headers, body);
+            let answer = answer.await?;
+            ensure!(answer.status == 202, "{}", answer.text());
+            anyhow::Ok(())
+        };
+        try_join_all(ids.map(event)).await.map(drop)
+    }
+
     async fn step(&self) -> Result<cycle::Step> {
         let step = cycle::step(&self.site.lab.world, &self.refreshes, PATIENCE).await;
         step.map_err(|error| chain(&error))
@@ -176,7 +195,7 @@ async fn count() -> Result<BTreeMap<&'static str, Counts>> {
     deployed.refresh().await?;
     deployed.take();
 
-    deployed.events(5..5 + BATCH).await?;
+    deployed.buffered(5..5 + BATCH).await?;
     counted.insert("batch", deployed.take());
     deployed.refresh().await?;
     deployed.take();
@@ -192,15 +211,18 @@ async fn count() -> Result<BTreeMap<&'static str, Counts>> {
 async fn all() -> Result<()> {
     let counted = count().await?;
     let of = |operation: &str, kind: &str| counted[operation].get(kind).copied().unwrap_or(0);
-    for webhook in ["webhook", "large_webhook", "batch"] {
-        let one = |kind| of(webhook, kind) == 1;
-        ensure!(one("state_transactions") && one("sends"), "{webhook}: {counted:?}");
+    // Of a batch, the first request commits alone, and all that came meanwhile together.
+    for (webhook, commits) in [("webhook", 1), ("large_webhook", 1), ("batch", 2)] {
+        let some = |kind| (1..=commits).contains(&of(webhook, kind));
+        ensure!(some("state_transactions") && some("sends"), "{webhook}: {counted:?}");
         ensure!(of(webhook, "state_gets") + of(webhook, "state_queries") <= 1);
     }
     ensure!(of("webhook", "object_puts") == 0 && of("large_webhook", "object_puts") == 1);
     ensure!(requests(&counted["idle_hour"]) <= 200, "{counted:?}");
-    // A data file, its manifest, the list and the metadata are four of them, and no commit has fewer.
-    ensure!(requests(&counted["refresh"]) <= 12, "{counted:?}");
+    // `coalesce` looks, opens the cycle, sends the order and notes it; `refresh` reads the cycle, what it decides from, the
+    // pointer, the age and the rows of what is new, puts four files (data, manifest, list, metadata: no commit of a table
+    // has fewer), commits, looks, closes the cycle and looks again.
+    ensure!(requests(&counted["refresh"]) <= REFRESH_MAX, "{counted:?}");
 
     let path = tests::root().join("infra/requests.json");
     let text = std::fs::read_to_string(&path).context("infra/requests.json")?;

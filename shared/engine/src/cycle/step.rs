@@ -5,15 +5,20 @@
 //! Orders are sent before they are written down: a crash in between sends them twice, never not at all. An order that
 //! came to nothing for as long as the caller's patience is sent again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use async_trait::async_trait;
 use domain::{
     Duration, TableName, Timestamp,
     items::{Cycle, Sent},
     plan::{self, Decision},
 };
 use ports::{
-    Error, Kind, Refreshes, Result,
+    Error, Kind, Queue, Refreshes, Result,
+    queue::Announcement,
     refreshes::Order,
     state::{Expect, Item, Outcome, Write},
 };
@@ -193,7 +198,13 @@ pub async fn carry_out(
         let next = step(world, refreshes, patience).await?;
         return Ok((Refreshed::Idle, next));
     };
-    let how = refresh::refresh(world, &order.model, &cycle.targets).await?;
+    // The step that follows sees what was committed. Announcing it would only have another one taken, which finds nothing
+    // to do; the order comes again, or the schedule, when this one ends in between.
+    let quiet = World {
+        queue: Arc::new(Quiet),
+        ..world.clone()
+    };
+    let how = refresh::refresh(&quiet, &order.model, &cycle.targets).await?;
     let next = take(world, refreshes, patience, Some((order, &how))).await?;
     Ok((how, next))
 }
@@ -203,4 +214,19 @@ async fn current(world: &World, order: &Order) -> Result<Option<Cycle>> {
     let item = world.state.get(&load::cycle()).await?;
     let cycle = item.as_ref().map(Item::decode::<Cycle>).transpose()?;
     Ok(cycle.filter(|cycle| cycle.number == order.cycle && !cycle.closed))
+}
+
+/// Takes announcements that need not be sent.
+#[derive(Debug)]
+struct Quiet;
+
+#[async_trait]
+impl Queue for Quiet {
+    async fn send(&self, _: &[Announcement]) -> Result<()> {
+        Ok(())
+    }
+
+    async fn receive(&self) -> Result<Vec<Announcement>> {
+        std::future::pending().await
+    }
 }
