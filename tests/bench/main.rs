@@ -1,12 +1,13 @@
 //! The benchmarks: one command, JSON on stdout, progress on stderr.
 //!
 //! ```console
-//! $ cargo run --release --bin bench -- [--quick] [--only freshness|ingest|merge|peer]
+//! $ cargo run --release --bin bench -- [--quick] [--only freshness|ingest|merge|cold|peer]
 //! ```
 //!
 //! Everything runs on this machine: the real program as a child process, or its crates on files. The peer is measured
 //! in the same run when `HEADWATER_PEER_PYTHON` names a Python that has it.
 
+mod cold;
 mod freshness;
 mod ingest;
 mod merge;
@@ -23,7 +24,9 @@ struct Options {
     only: Option<String>,
 }
 
-const NAMES: [&str; 4] = ["freshness", "ingest", "merge", "peer"];
+const NAMES: [&str; 5] = ["freshness", "ingest", "merge", "cold", "peer"];
+/// What is measured: the program, and the functions of a deployment.
+const PROGRAMS: [&str; 5] = ["headwater", "ingest", "coalesce", "sweep", "sql"];
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -33,7 +36,7 @@ fn main() -> Result<()> {
         return merge::child(rest);
     }
     let options = parse(&arguments)?;
-    build_program()?;
+    build_programs()?;
     let mut results = Map::new();
     for name in NAMES {
         if options.only.as_ref().is_some_and(|only| only != name) {
@@ -44,6 +47,7 @@ fn main() -> Result<()> {
             "freshness" => freshness::run(&options),
             "ingest" => ingest::run(&options),
             "merge" => merge::run(&options),
+            "cold" => cold::run(&options),
             _ => peer::run(&options),
         };
         // One that fails does not take the others with it.
@@ -61,14 +65,15 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Builds the program to measure, when cargo started this: never an old one.
-fn build_program() -> Result<()> {
+/// Builds the programs to measure, when cargo started this: never old ones.
+fn build_programs() -> Result<()> {
     if let Some(cargo) = std::env::var_os("CARGO") {
         let built = std::process::Command::new(cargo)
-            .args(["build", "--release", "--bin", "headwater"])
+            .args(["build", "--release"])
+            .args(PROGRAMS.iter().flat_map(|name| ["--bin", name]))
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .status()?;
-        ensure!(built.success(), "`headwater` does not build");
+        ensure!(built.success(), "{PROGRAMS:?} do not build");
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
-//! What an operation may cost: requests to the state store and the object store, counted. On a cloud each is money and
-//! some milliseconds.
+//! What an operation may cost: requests to the state store, the object store and the queues, counted. On a cloud each is
+//! money and some milliseconds. What functions ask is written down in `infra/requests.json`, which `infra/prices.py` reads.
+
+mod deployed;
 
 use std::sync::Arc;
 
@@ -12,12 +14,14 @@ use tests::{site::Site, world::Lab};
 use crate::{bugs::merged, plain::test_async};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
+    let mut trials = deployed::trials();
+    trials.extend([
         test_async("requests::a_small_event_rides_in_the_state", small_event),
         test_async("requests::a_large_event_is_one_object", large_event),
         test_async("requests::a_refresh_of_a_small_model", refresh),
         test_async("requests::an_idle_cycle_writes_nothing", idle),
-    ]
+    ]);
+    trials
 }
 
 struct Counted {

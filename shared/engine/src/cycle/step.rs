@@ -5,17 +5,22 @@
 //! Orders are sent before they are written down: a crash in between sends them twice, never not at all. An order that
 //! came to nothing for as long as the caller's patience is sent again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use async_trait::async_trait;
 use domain::{
     Duration, TableName, Timestamp,
     items::{Cycle, Sent},
     plan::{self, Decision},
 };
 use ports::{
-    Error, Kind, Refreshes, Result,
+    Error, Kind, Queue, Refreshes, Result,
+    queue::Announcement,
     refreshes::Order,
-    state::{Expect, Item, Write},
+    state::{Expect, Item, Outcome, Write},
 };
 
 use super::{due, ready, settle};
@@ -46,12 +51,28 @@ pub enum Step {
 /// # Errors
 /// `Unavailable` or `Corrupt` from the ports.
 pub async fn step(world: &World, refreshes: &dyn Refreshes, patience: Duration) -> Result<Step> {
+    take(world, refreshes, patience, None).await
+}
+
+/// Takes a step, and writes down with it how an order ended, when there is one: a request less than on its own.
+async fn take(
+    world: &World,
+    refreshes: &dyn Refreshes,
+    patience: Duration,
+    ended: Option<(&Order, &Refreshed)>,
+) -> Result<Step> {
     for _ in 0..ATTEMPTS_MAX {
         let known = Known::load(world).await?;
-        let open = known.cycle.clone().filter(|cycle| !cycle.closed);
+        let expect = known.expect(&load::cycle());
+        let mut open = known.cycle.clone().filter(|cycle| !cycle.closed);
+        if let (Some(cycle), Some((order, how))) = (&mut open, ended)
+            && cycle.number == order.cycle
+        {
+            cycle.done.insert(order.model.clone(), how.word().into());
+        }
         let taken = match open {
-            Some(cycle) => go_on(world, refreshes, &known, cycle, patience).await?,
-            None => begin(world, &known).await?,
+            Some(cycle) => go_on(world, refreshes, &known, (cycle, expect), patience).await?,
+            None => begin(world, refreshes, &known, patience).await?,
         };
         if let Some(step) = taken {
             return Ok(step);
@@ -61,12 +82,13 @@ pub async fn step(world: &World, refreshes: &dyn Refreshes, patience: Duration) 
     Err(Error::new(Kind::Unavailable, "step", "cycle").because(busy))
 }
 
-/// One step of an open cycle; none when the state moved or the cycle was closed, and another look is due.
+/// One step of an open cycle, which replaces one as expected; none when the state moved or the cycle was closed, and
+/// another look is due.
 async fn go_on(
     world: &World,
     refreshes: &dyn Refreshes,
     known: &Known,
-    mut cycle: Cycle,
+    (mut cycle, expect): (Cycle, Expect),
     patience: Duration,
 ) -> Result<Option<Step>> {
     let now = world.clock.now();
@@ -92,26 +114,34 @@ async fn go_on(
         for Order { model, attempt, .. } in orders {
             cycle.sent.insert(model, Sent { at: now, attempt });
         }
-        let noted = replace(world, known, &cycle).await?;
-        return Ok(noted.then_some(Step::Sent(sendable)));
+        let noted = replace(world, expect, &cycle).await?;
+        return Ok(noted.map(|_| Step::Sent(sendable)));
     }
     let ends = running
         .iter()
         .filter_map(|model| cycle.sent.get(model).map(|sent| sent.at + patience))
         .min();
     if let Some(until) = ends {
-        return Ok(Some(Step::Waiting(until)));
+        // Nothing is written unless an order's end is to be.
+        let noted = known.cycle.as_ref() == Some(&cycle)
+            || replace(world, expect, &cycle).await?.is_some();
+        return Ok(noted.then_some(Step::Waiting(until)));
     }
     cycle.closed = true;
-    if replace(world, known, &cycle).await? {
+    if replace(world, expect, &cycle).await?.is_some() {
         settle(world, known, &decisions, &attempted).await?;
     }
     Ok(None)
 }
 
-/// Opens a cycle when there is anything to do and the last one is long enough ago; none when it was opened, by us or by
-/// somebody else, and its first refreshes are to be sent.
-async fn begin(world: &World, known: &Known) -> Result<Option<Step>> {
+/// Opens a cycle when there is anything to do and the last one is long enough ago, and takes its first step; none when
+/// somebody else opened one, and another look is due.
+async fn begin(
+    world: &World,
+    refreshes: &dyn Refreshes,
+    known: &Known,
+    patience: Duration,
+) -> Result<Option<Step>> {
     let now = world.clock.now();
     let decisions = known.outlook(world);
     if ready(&decisions).is_empty() {
@@ -130,8 +160,12 @@ async fn begin(world: &World, known: &Known) -> Result<Option<Step>> {
         targets: known.targets(),
         ..Cycle::default()
     };
-    replace(world, known, &cycle).await?;
-    Ok(None)
+    // It may be gone on with as it was written: nothing that it is decided by was read before the rest.
+    let expect = known.expect(&load::cycle());
+    match replace(world, expect, &cycle).await? {
+        Some(expect) => go_on(world, refreshes, known, (cycle, expect), patience).await,
+        None => Ok(None),
+    }
 }
 
 /// When the first of the models that time alone holds is due.
@@ -140,16 +174,17 @@ fn next(decisions: &BTreeMap<TableName, Decision>, now: Timestamp) -> Option<Tim
     due.min()
 }
 
-/// Replaces the cycle that was read; false when somebody else did.
-async fn replace(world: &World, known: &Known, cycle: &Cycle) -> Result<bool> {
-    let key = load::cycle();
-    let expect = known.expect(&key);
-    let write = Write::put(key, cycle, expect);
-    Ok(world.state.transact(vec![write]).await?.is_committed())
+/// Replaces the cycle; what is expected of it then, or none when it was another one.
+async fn replace(world: &World, expect: Expect, cycle: &Cycle) -> Result<Option<Expect>> {
+    let write = Write::put(load::cycle(), cycle, expect);
+    Ok(match world.state.transact(vec![write]).await? {
+        Outcome::Committed(versions) => versions.first().copied().map(Expect::Version),
+        Outcome::Conflict(_) => None,
+    })
 }
 
-/// Carries out an order: refreshes the model up to the targets of its cycle, notes how that ended and takes the next
-/// step; answers with both. An order of a cycle that is over ends `Idle`: what it was for, a later cycle does or has done.
+/// Carries out an order: refreshes the model up to the targets of its cycle, takes the next step and notes with it how the
+/// refresh ended; answers with both. An order of a cycle that is over ends `Idle`: what it was for, a later cycle does or has done.
 ///
 /// # Errors
 /// `Unavailable` or `Corrupt` from the ports: the order is to be delivered again. A model's failure is an outcome.
@@ -159,38 +194,39 @@ pub async fn carry_out(
     order: &Order,
     patience: Duration,
 ) -> Result<(Refreshed, Step)> {
-    let how = match current(world, order).await? {
-        Some((cycle, _)) => {
-            let how = refresh::refresh(world, &order.model, &cycle.targets).await?;
-            note(world, order, &how).await?;
-            how
-        }
-        None => Refreshed::Idle,
+    let Some(cycle) = current(world, order).await? else {
+        let next = step(world, refreshes, patience).await?;
+        return Ok((Refreshed::Idle, next));
     };
-    Ok((how, step(world, refreshes, patience).await?))
+    // The step that follows sees what was committed. Announcing it would only have another one taken, which finds nothing
+    // to do; the order comes again, or the schedule, when this one ends in between.
+    let quiet = World {
+        queue: Arc::new(Quiet),
+        ..world.clone()
+    };
+    let how = refresh::refresh(&quiet, &order.model, &cycle.targets).await?;
+    let next = take(world, refreshes, patience, Some((order, &how))).await?;
+    Ok((how, next))
 }
 
-/// The order's cycle, while it is open, and the condition that nobody changed it since.
-async fn current(world: &World, order: &Order) -> Result<Option<(Cycle, Expect)>> {
+/// The order's cycle, while it is open.
+async fn current(world: &World, order: &Order) -> Result<Option<Cycle>> {
     let item = world.state.get(&load::cycle()).await?;
-    let expect = Expect::as_read(item.as_ref());
     let cycle = item.as_ref().map(Item::decode::<Cycle>).transpose()?;
-    let open = cycle.filter(|cycle| cycle.number == order.cycle && !cycle.closed);
-    Ok(open.map(|cycle| (cycle, expect)))
+    Ok(cycle.filter(|cycle| cycle.number == order.cycle && !cycle.closed))
 }
 
-/// Notes how an order ended.
-async fn note(world: &World, order: &Order, how: &Refreshed) -> Result<()> {
-    for _ in 0..ATTEMPTS_MAX {
-        let Some((mut cycle, expect)) = current(world, order).await? else {
-            return Ok(());
-        };
-        cycle.done.insert(order.model.clone(), how.word().into());
-        let write = Write::put(load::cycle(), &cycle, expect);
-        if world.state.transact(vec![write]).await?.is_committed() {
-            return Ok(());
-        }
+/// Takes announcements that need not be sent.
+#[derive(Debug)]
+struct Quiet;
+
+#[async_trait]
+impl Queue for Quiet {
+    async fn send(&self, _: &[Announcement]) -> Result<()> {
+        Ok(())
     }
-    let busy = "other processes change the cycle without end";
-    Err(Error::new(Kind::Unavailable, "note", order.model.to_string()).because(busy))
+
+    async fn receive(&self) -> Result<Vec<Announcement>> {
+        std::future::pending().await
+    }
 }

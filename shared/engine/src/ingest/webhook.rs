@@ -109,7 +109,10 @@ pub(super) async fn append(
         key: request.key.clone(),
     };
     let stored = world.landing.append(append).await?;
-    announce(world, &table, stored.position).await;
+    // Requests that share a commit share its announcement: whose rows are the last sends it.
+    if stored.duplicate || stored.last == stored.position.sequence {
+        announce(world, &table, stored.position).await;
+    }
     Ok(stored)
 }
 
