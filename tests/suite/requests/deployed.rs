@@ -30,7 +30,10 @@ const BATCH: u64 = 10;
 const REFRESH_MAX: u64 = 17;
 
 pub(super) fn trials() -> Vec<Trial> {
-    vec![test_async("requests::functions_ask_what_the_prices_say", all)]
+    vec![test_async(
+        "requests::functions_ask_what_the_prices_say",
+        all,
+    )]
 }
 
 /// A queue that counts what is sent.
@@ -146,7 +149,9 @@ impl Deployed {
                 ("idempotency-key", message.as_str()),
             ];
             let body = json!({ "id": id }).to_string();
-            let answer = self.site.send("POST", "/api/ingest/webhook/x", &headers, body);
+            let answer = self
+                .site
+                .send("POST", "/api/ingest/webhook/x", &headers, body);
             let answer = answer.await?;
             ensure!(answer.status == 202, "{}", answer.text());
             anyhow::Ok(())
@@ -214,7 +219,10 @@ async fn all() -> Result<()> {
     // Of a batch, the first request commits alone, and all that came meanwhile together.
     for (webhook, commits) in [("webhook", 1), ("large_webhook", 1), ("batch", 2)] {
         let some = |kind| (1..=commits).contains(&of(webhook, kind));
-        ensure!(some("state_transactions") && some("sends"), "{webhook}: {counted:?}");
+        ensure!(
+            some("state_transactions") && some("sends"),
+            "{webhook}: {counted:?}"
+        );
         ensure!(of(webhook, "state_gets") + of(webhook, "state_queries") <= 1);
     }
     ensure!(of("webhook", "object_puts") == 0 && of("large_webhook", "object_puts") == 1);
@@ -229,6 +237,9 @@ async fn all() -> Result<()> {
     let written: serde_json::Value = serde_json::from_str(&text)?;
     let found = json!({ "batch_size": BATCH, "operations": counted });
     let pretty = serde_json::to_string_pretty(&found)?;
-    ensure!(written == found, "infra/requests.json is not what is counted:\n{pretty}");
+    ensure!(
+        written == found,
+        "infra/requests.json is not what is counted:\n{pretty}"
+    );
     Ok(())
 }

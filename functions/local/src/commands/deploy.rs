@@ -73,7 +73,7 @@ enum Answer {
 }
 
 /// Deploys the project.
-pub(super) fn deploy(context: &Context, how: &Deploy) -> Result<(), Failure> {
+pub(super) async fn deploy(context: &Context, how: &Deploy) -> Result<(), Failure> {
     let checked = validate::check(context).await?;
     if checked.errors() > 0 {
         checked.show(context.json)?;

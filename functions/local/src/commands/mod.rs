@@ -86,7 +86,7 @@ pub async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Validate => validate::validate(&context).await,
         Command::Plan => plan::plan(&context).await,
         Command::Query { sql, csv } => query::query(&context, sql, csv).await,
-        Command::Deploy(how) => deploy::deploy(&context, &how),
+        Command::Deploy(how) => deploy::deploy(&context, &how).await,
         Command::Doctor(target) => doctor::doctor(&context, &target),
         Command::Ingest { file, table } => ingest::ingest(&context, &file, table.as_deref()).await,
     }
