@@ -105,6 +105,7 @@ async fn large_events() -> Result<()> {
     let place = Place::open().await?;
     let world = process(&place)?;
     let http = Http::new(web::ingest_router(web::App {
+        driven: true,
         runner: Runner::new(world.clone()),
         world: world.clone(),
         settings: Arc::new(settings()?),

@@ -66,6 +66,7 @@ impl Gate {
     fn new() -> Result<Self> {
         let lab = Lab::new(Adapter::Memory, &[], domain::LiveSettings::default())?;
         let router = web::ingest_router(web::App {
+            driven: true,
             runner: Runner::new(lab.world.clone()),
             world: lab.world.clone(),
             settings: settings()?,
