@@ -336,7 +336,7 @@ async fn claim() -> Result<()> {
     compare(
         "landed",
         got,
-        &vec![vec![json!(1), json!(300_020)], vec![json!(3), json!(8)]],
+        &vec![vec![json!(1), json!(300_018)], vec![json!(3), json!(8)]],
         &[0],
     )
 }

@@ -133,7 +133,13 @@ pub(super) async fn refresh(stage: Arc<Stage>) -> Result<()> {
         let work = |world, orders: Arc<dyn ports::Refreshes>| async move {
             cycle::carry_out(&world, &*orders, &order, patience).await
         };
-        match process.invoke(&stage, rough, work).await? {
+        let before = process.number;
+        let ended = process.invoke(&stage, rough, work).await?;
+        if process.number != before {
+            let killed = &stage.counts.killed_refreshing;
+            killed.fetch_add(1, Ordering::Relaxed);
+        }
+        match ended {
             Some((how, _)) => {
                 // A world that does not answer is no failure of a model.
                 let failed = matches!(

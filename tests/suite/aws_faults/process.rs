@@ -24,8 +24,8 @@ const RATES: Rates = Rates {
     disk_full: 0.0,
 };
 /// How often an invocation is killed, and within how many calls.
-const KILLED: f64 = 0.15;
-const CALLS_MAX: u64 = 60;
+const KILLED: f64 = 0.25;
+const CALLS_MAX: u64 = 40;
 /// How often sending fails, does so after the effect, or happens twice.
 const CARELESS: f64 = 0.05;
 
@@ -33,12 +33,16 @@ const CARELESS: f64 = 0.05;
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) killed: AtomicU64,
+    /// Those of them that were carrying out an order.
+    pub(super) killed_refreshing: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) doubled: AtomicU64,
 }
 
 /// A process, and its luck.
 pub(super) struct Process {
+    /// How many there were before it.
+    pub(super) number: u64,
     world: World,
     orders: Arc<Careless>,
     faults: Arc<Faults>,
@@ -68,6 +72,7 @@ impl Process {
         let alerts = Arc::new(RecordedAlerts::new());
         let live = stage.live.clone();
         Ok(Self {
+            number,
             world: ground.world(orders.clone(), alerts, &stage.models, live)?,
             orders,
             faults,

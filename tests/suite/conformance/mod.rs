@@ -25,8 +25,8 @@ const REQUIRED: &str = "HEADWATER_CONFORMANCE_REQUIRED";
 
 /// When it is `all`, every case is replayed on the emulator, and not only [`ON_AWS`].
 const AWS: &str = "HEADWATER_CONFORMANCE_AWS";
-/// Cases that are replayed on AWS in every run. A case takes seconds there, so these stand for the others: each strategy
-/// and kind of change (L01 append, L03 merge, L04 delete+insert, L15 and L20 changes of other databases), a chain (L07), two
+/// Cases that are replayed on AWS in every run. A case makes hundreds of requests there, so these stand for the others:
+/// each strategy and kind of change (L01 append, L03 merge, L04 delete+insert, L15 and L20 changes of other databases), a chain (L07), two
 /// inputs (L10), a diamond (H02), rows that others left in the warehouse (L14), a failed assertion (L23), retries (L25), a
 /// pause (L27), schema changes (L32, H10), and announcements out of order (D02).
 const ON_AWS: [&str; 15] = [
