@@ -172,9 +172,18 @@ fn environment(runtime: &Runtime, task: &Path) -> Vec<(&'static str, String)> {
         ("LAMBDA_TASK_ROOT", task.display().to_string()),
         ("HEADWATER_WAREHOUSE", "s3://warehouse".into()),
         ("HEADWATER_STATE", "dynamodb://state/catalog".into()),
-        ("HEADWATER_QUEUE_ADVANCES", format!("http://{stub}/1/advances")),
-        ("HEADWATER_QUEUE_REFRESHES", format!("http://{stub}/1/refreshes.fifo")),
-        ("RUST_LOG", "info,aws_config=warn,aws_smithy_runtime=warn,hyper=warn".into()),
+        (
+            "HEADWATER_QUEUE_ADVANCES",
+            format!("http://{stub}/1/advances"),
+        ),
+        (
+            "HEADWATER_QUEUE_REFRESHES",
+            format!("http://{stub}/1/refreshes.fifo"),
+        ),
+        (
+            "RUST_LOG",
+            "info,aws_config=warn,aws_smithy_runtime=warn,hyper=warn".into(),
+        ),
     ]
 }
 
@@ -192,14 +201,19 @@ impl Drop for Started {
 /// The program built beside this one.
 fn program(name: &str) -> Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name(name);
-    ensure!(path.is_file(), "`{name}` is not built: cargo build --release --bin {name}");
+    ensure!(
+        path.is_file(),
+        "`{name}` is not built: cargo build --release --bin {name}"
+    );
     Ok(path)
 }
 
 /// Memory of a process that is in memory now, where the system tells.
 fn memory(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kilobytes = line.trim().trim_end_matches("kB").trim();
     Some(kilobytes.parse::<u64>().ok()? * 1024)
 }
@@ -208,7 +222,11 @@ fn memory(process: u32) -> Option<u64> {
 fn stripped(program: &Path) -> Option<u64> {
     let folder = Folder::new("", &[]).ok()?;
     let copy = folder.path().join("stripped");
-    let done = Command::new("strip").arg("-o").arg(&copy).arg(program).status();
+    let done = Command::new("strip")
+        .arg("-o")
+        .arg(&copy)
+        .arg(program)
+        .status();
     done.ok().filter(std::process::ExitStatus::success)?;
     Some(std::fs::metadata(copy).ok()?.len())
 }

@@ -84,7 +84,10 @@ impl Runtime {
         most: Duration,
         expected: impl Fn(&Call) -> bool,
     ) -> Result<(Instant, Call)> {
-        let calls = self.calls.lock().unwrap_or_else(|broken| broken.into_inner());
+        let calls = self
+            .calls
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner());
         let (at, call) = calls.recv_timeout(most).context("it never called")?;
         anyhow::ensure!(expected(&call), "it called out of turn: {call:?}");
         Ok((at, call))
@@ -105,7 +108,9 @@ async fn answer(State(shared): State<std::sync::Arc<Shared>>, request: Request) 
         }
         return event(&shared.event);
     }
-    let body = to_bytes(request.into_body(), 1 << 20).await.unwrap_or_default();
+    let body = to_bytes(request.into_body(), 1 << 20)
+        .await
+        .unwrap_or_default();
     let text = String::from_utf8_lossy(&body).into_owned();
     let call = match call.ends_with("/response") {
         true => Call::Answered(text),
@@ -125,8 +130,14 @@ fn event(event: &Value) -> Response {
         .header("content-type", "application/json")
         .header("lambda-runtime-aws-request-id", "1")
         .header("lambda-runtime-deadline-ms", deadline)
-        .header("lambda-runtime-invoked-function-arn", "arn:aws:lambda:us-east-1:1:function:cold")
-        .header("lambda-runtime-trace-id", "Root=1-5bef4de7-ad49b0e87f6ef6c87fc2e700;Parent=9a9197af755a6419;Sampled=1")
+        .header(
+            "lambda-runtime-invoked-function-arn",
+            "arn:aws:lambda:us-east-1:1:function:cold",
+        )
+        .header(
+            "lambda-runtime-trace-id",
+            "Root=1-5bef4de7-ad49b0e87f6ef6c87fc2e700;Parent=9a9197af755a6419;Sampled=1",
+        )
         .body(Body::from(event.to_string()))
         .expect("the headers are plain")
 }

@@ -123,8 +123,8 @@ async fn go_on(
         .min();
     if let Some(until) = ends {
         // Nothing is written unless an order's end is to be.
-        let noted = known.cycle.as_ref() == Some(&cycle)
-            || replace(world, expect, &cycle).await?.is_some();
+        let noted =
+            known.cycle.as_ref() == Some(&cycle) || replace(world, expect, &cycle).await?.is_some();
         return Ok(noted.then_some(Step::Waiting(until)));
     }
     cycle.closed = true;
