@@ -71,12 +71,11 @@ def observed(assumed, invocations, requests=0):
 
 
 def dynamodb(operation, rows_kb=0.0):
-    """One operation. A transaction's item costs double; the item that holds rows costs by its kilobytes. What is written or
-    read alone is no transaction on DynamoDB and costs half of what is said here."""
-    commits = operation.get("state_transactions", 0)
+    """One operation. A transaction's item costs double; the one item that holds rows costs by its kilobytes. What is written
+    or read alone is no transaction on DynamoDB and costs half of what is said here."""
     items = operation.get("state_items_written", 0)
-    rows = sum(math.ceil(rows_kb / commits) for _ in range(commits)) if rows_kb else 0
-    small = items - commits if rows_kb else items
+    rows = math.ceil(rows_kb)
+    small = items - 1 if rows else items
     # Keys read together are read in a transaction; a query is one strongly consistent read.
     reads = 2 * operation.get("state_keys_read", 0) + operation.get("state_queries", 0)
     return 2 * (small + rows) * DYNAMODB_WRITE_UNIT + reads * DYNAMODB_READ_UNIT
@@ -122,16 +121,17 @@ def direct(counts, assumed, event_kb):
 
 
 def buffered(counts, assumed, event_kb, batch):
-    """A batch of events through the buffer; looks are not in it."""
-    commit = counts["batch"]
-    rows_kb = batch * event_kb + commit["state_transactions"] * assumed.frame_kb
+    """A batch of events through the buffer; looks are not in it. The first event commits by itself, as it is not known
+    that others follow, and those that come meanwhile commit together."""
+    first, commit = counts["webhook"], counts["batch"]
+    rows_kb = (batch - 1) * event_kb + assumed.frame_kb
     # Each message is put by the API, and received and deleted by the service.
     messages = batch * SQS_STANDARD * (1 + 2 / SQS_RECEIVED_AT_ONCE)
     return {
         "HTTP API": batch * API_REQUEST,
         "Lambda": lambda_cost(1, assumed.batch_ms, assumed.ingest_gb),
-        "DynamoDB": dynamodb(commit, rows_kb),
-        "SQS": messages + announced(commit["sends"]),
+        "DynamoDB": dynamodb(commit, rows_kb) + dynamodb(first, event_kb + assumed.frame_kb),
+        "SQS": messages + announced(commit["sends"] + first["sends"]),
         "S3": s3(commit),
         "Logs and traces": observed(assumed, 1, batch),
     }
