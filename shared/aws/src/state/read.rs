@@ -20,6 +20,7 @@ use super::{
 const TOGETHER_MAX: usize = 100;
 /// As many items are never over the 4 MB that such a transaction reads.
 const TOGETHER_MIN: usize = 10;
+const _: () = assert!(TOGETHER_MIN * (large::INLINE_MAX + 4_096) < 4_000_000);
 /// Most attempts to read items as of one moment.
 const ATTEMPTS: u32 = 10;
 /// Most times that values are looked for whose objects are gone.
