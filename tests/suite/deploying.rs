@@ -13,8 +13,11 @@ use crate::plain::test_given;
 const NOWHERE: &str = "http://127.0.0.1:9";
 const MODEL: &str = "@config materialized=view\nSELECT 1 AS n";
 
+/// A test.
+type Check = fn() -> Result<()>;
+
 pub(crate) fn trials() -> Vec<Trial> {
-    let all: [(&str, fn() -> Result<()>); 6] = [
+    let all: [(&str, Check); 6] = [
         ("without_a_terminal_it_is_a_dry_run", dry_run),
         ("a_plan_for_programs", plan_as_json),
         ("what_would_be_refused_is_told_before", problems),
