@@ -13,6 +13,7 @@ pub mod explain;
 pub mod ingest;
 mod known;
 mod load;
+pub mod maintain;
 mod pins;
 pub mod read;
 pub mod refresh;

@@ -4,6 +4,7 @@ mod demo;
 mod ingest;
 mod init;
 mod live;
+mod maintain;
 mod plan;
 mod query;
 mod run;
@@ -77,6 +78,7 @@ pub async fn dispatch(cli: Cli) -> Result<(), Failure> {
             control: None,
         } => live::foreground(&context).await,
         Command::Run { models, full } => run::run(&context, &models, full).await,
+        Command::Maintain => maintain::maintain(&context).await,
         Command::Validate => validate::validate(&context),
         Command::Plan => plan::plan(&context).await,
         Command::Query { sql, csv } => query::query(&context, sql, csv).await,
