@@ -11,6 +11,7 @@ mod feeds;
 mod flights;
 mod full_disk;
 mod github;
+mod maintenance;
 mod plain;
 mod readers;
 mod rebuilds;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     trials.extend(feeds::trials());
     trials.extend(github::trials());
     trials.extend(flights::trials());
+    trials.extend(maintenance::trials());
     trials.extend(readers::trials());
     trials.extend(rebuilds::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
