@@ -18,6 +18,7 @@ mod flights;
 mod full_disk;
 mod gateway;
 mod github;
+mod maintenance;
 mod plain;
 mod readers;
 mod rebuilds;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     trials.extend(feeds::trials());
     trials.extend(github::trials());
     trials.extend(flights::trials());
+    trials.extend(maintenance::trials());
     trials.extend(readers::trials());
     trials.extend(rebuilds::trials());
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -76,6 +76,11 @@ pub enum Command {
         #[arg(long)]
         full: bool,
     },
+    /// Fold landing commits, let old snapshots go, remove what nothing names
+    #[command(
+        after_help = "Example:\n  headwater maintain\n\n`serve`, `live` and `run` do the same by themselves, a little at a time."
+    )]
+    Maintain,
     /// Check settings and models without running anything
     #[command(after_help = "Example:\n  headwater validate --project shop")]
     Validate,

@@ -1,13 +1,20 @@
-//! Function `sweep`: the schedule's tick. It takes the step that a lost message would have caused.
+//! Function `sweep`: the schedule's tick. It takes the step that a lost message would have
+//! caused, and tidies up.
 
-use lambda::{Answer, Context, Deployed, Error, Event, Function, NoQuery, cold_start, run, step};
+use lambda::{
+    Answer, Context, Deployed, Error, Event, Function, NoQuery, cold_start, maintain, run, step,
+};
 
 struct Sweep(Deployed);
 
 impl Function for Sweep {
-    async fn handle(&self, event: Event, _: Context) -> Answer {
+    async fn handle(&self, event: Event, context: Context) -> Answer {
         match event {
-            Event::Tick => step(&self.0).await,
+            Event::Tick => {
+                let stepped = step(&self.0).await;
+                maintain(&self.0, &context).await;
+                stepped
+            }
             Event::Queue(_) | Event::Http(_) => Err("this function takes ticks".into()),
         }
     }

@@ -35,6 +35,31 @@ pub const STATE: &str = "state";
 /// Sort key of a [`Control`].
 pub const CONTROL: &str = "control";
 
+/// Partition of what maintenance remembers of a table: `maintenance#<t>`.
+#[must_use]
+pub fn maintenance(table: &TableName) -> String {
+    format!("maintenance#{table}")
+}
+
+/// Partition of a table's objects that nothing names any more, in order of when that was found: `garbage#<t>`.
+#[must_use]
+pub fn garbage(table: &TableName) -> String {
+    format!("garbage#{table}")
+}
+
+/// Partition of a table's idempotency marks in order of time, so that old ones can be found: `expiry#<t>`.
+#[must_use]
+pub fn expiry(table: &TableName) -> String {
+    format!("expiry#{table}")
+}
+
+/// Sort key of something of a moment: microseconds in 20 digits, so that text order is time order, and what tells it
+/// from others of the moment.
+#[must_use]
+pub fn moment(at: Timestamp, id: &str) -> String {
+    format!("{:020}#{id}", at.0.max(0))
+}
+
 /// Sort key of a landing commit: `advance#<last sequence, 20 digits>`, so that text order is sequence order.
 #[must_use]
 pub fn advance(to: u64) -> String {

@@ -23,7 +23,7 @@ pub mod sql;
 pub mod time;
 mod validate;
 
-pub use live::LiveSettings;
+pub use live::{LiveSettings, Maintenance};
 pub use model::{Assert, Config, Materialized, Model, OnSchemaChange, Severity, Strategy};
 pub use name::TableName;
 pub use position::Position;

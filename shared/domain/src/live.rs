@@ -30,6 +30,44 @@ pub struct LiveSettings {
     pub profile_interval: Duration,
     /// Lag above which a model is stale.
     pub max_lag: Duration,
+    /// What is done at quiet moments.
+    pub maintenance: Maintenance,
+}
+
+/// The `maintenance:` block: what is tidied up, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Maintenance {
+    /// Whether anything is done by itself; `headwater maintain` works either way.
+    pub enabled: bool,
+    /// Least time between two rounds of one process.
+    pub interval: Duration,
+    /// Time one round takes, about.
+    pub budget: Duration,
+    /// Landing commits younger than this are left alone.
+    pub fold_after: Duration,
+    /// Snapshots of model tables younger than this stay, however many there are.
+    pub retention: Duration,
+    /// How long an object stays after nothing names it any more: the longest a read may take.
+    pub grace: Duration,
+    /// How long an object stays that nothing ever named: the longest a refresh may take.
+    pub orphans: Duration,
+    /// How long the idempotency key of an event is remembered.
+    pub idempotency: Duration,
+}
+
+impl Default for Maintenance {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            interval: Duration::from_secs(10),
+            budget: Duration::from_millis(200),
+            fold_after: Duration::from_secs(5),
+            retention: Duration::from_secs(3_600),
+            grace: Duration::from_secs(600),
+            orphans: Duration::from_secs(86_400),
+            idempotency: Duration::from_secs(7 * 86_400),
+        }
+    }
 }
 
 impl Default for LiveSettings {
@@ -48,6 +86,7 @@ impl Default for LiveSettings {
             assertion_interval: Duration::ZERO,
             profile_interval: Duration::from_secs(300),
             max_lag: Duration::from_secs(300),
+            maintenance: Maintenance::default(),
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod freshness;
 pub mod ingest;
 mod known;
 mod load;
+pub mod maintain;
 mod pins;
 pub mod read;
 pub mod refresh;

@@ -1,5 +1,6 @@
 //! The lake: landing batches and Iceberg tables as parquet on an object store.
 
+mod garbage;
 pub mod landing;
 pub mod tables;
 

@@ -21,5 +21,5 @@ pub use http::Http;
 pub use lambda_runtime::{Context, Error};
 pub use query::NoQuery;
 pub use serve::{Answer, Function, run};
-pub use steps::{carry_out, step};
+pub use steps::{carry_out, maintain, step};
 pub use world::{Deployed, MakeQuery, cold_start};

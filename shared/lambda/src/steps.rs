@@ -4,6 +4,7 @@ use aws::queue::refreshes;
 use domain::Duration;
 use engine::{
     cycle::{self, Step},
+    maintain::{self, Budget},
     refresh::Refreshed,
 };
 use lambda_runtime::Context;
@@ -18,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(15 * 60);
 const DELAY_MAX: Duration = Duration::from_secs(60);
 /// Left of an invocation's time when a refresh is given up: what was staged is garbage, and the message comes again.
 const MARGIN: std::time::Duration = std::time::Duration::from_secs(3);
+/// Longest a round of maintenance takes: the schedule ticks once a minute.
+const ROUND: std::time::Duration = std::time::Duration::from_secs(20);
 /// The visibility timeout that a refresh under way is prolonged by.
 const VISIBILITY: Duration = Duration::from_secs(60);
 
@@ -39,6 +42,25 @@ pub async fn step(deployed: &Deployed) -> Answer {
         wake(deployed, at).await?;
     }
     Ok(json!({ "step": said, "due": due }))
+}
+
+/// A round of maintenance, after a step and while there is time. What fails is logged: the next tick tries again.
+pub async fn maintain(deployed: &Deployed, context: &Context) {
+    let world = &deployed.world;
+    if !world.live.maintenance.enabled {
+        return;
+    }
+    let left = remaining(context).saturating_sub(MARGIN);
+    let budget = Budget {
+        time: left.min(ROUND),
+        steps: u32::MAX,
+        all: false,
+    };
+    let round = maintain::maintain(world, &budget, world.clock.now());
+    // Cut short anywhere it has lost nothing.
+    if let Ok(report) = tokio::time::timeout(left, round).await {
+        maintain::tell(&report);
+    }
 }
 
 /// Has a step taken at a moment, when it is near; one that is not is left to the schedule.

@@ -4,7 +4,10 @@ use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use domain::{Position, TableName, Timestamp, items::Column};
 
-use crate::Result;
+use crate::{
+    Result,
+    upkeep::{Fold, Folded, Forgotten, Sweep, Swept},
+};
 
 /// Rows to append.
 #[derive(Clone, Debug)]
@@ -58,4 +61,22 @@ pub trait Landing: Send + Sync + std::fmt::Debug {
     /// Commits the objects that other writers put under `landing/<table>/incoming/` (parquet, NDJSON, CSV), in key
     /// order, each once. `None` when there is neither a table nor an object of that name.
     async fn advance(&self, table: &TableName, now: Timestamp) -> Result<Option<Advanced>>;
+
+    /// Folds one run of small commits into one object; sequences, rows and the oldest origin stay.
+    async fn fold(&self, table: &TableName, fold: &Fold) -> Result<Folded> {
+        let (_, _) = (table, fold);
+        Ok(Folded::default())
+    }
+
+    /// Forgets idempotency keys that were stored before a moment, up to a transaction's worth.
+    async fn forget(&self, table: &TableName, before: Timestamp) -> Result<Forgotten> {
+        let (_, _) = (table, before);
+        Ok(Forgotten::default())
+    }
+
+    /// Removes objects that no commit names. What lies under `incoming/` belongs to others and stays.
+    async fn sweep(&self, table: &TableName, sweep: &Sweep) -> Result<Swept> {
+        let (_, _) = (table, sweep);
+        Ok(Swept::default())
+    }
 }

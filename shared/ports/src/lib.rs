@@ -15,6 +15,7 @@ pub mod queue;
 pub mod refreshes;
 pub mod state;
 pub mod tables;
+pub mod upkeep;
 
 pub use alerts::Alerts;
 pub use chance::Chance;

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, io, path::Path};
 
 use domain::{
-    Duration, LiveSettings, duration::parse_duration, items::Column, name::is_identifier,
+    Duration, LiveSettings, Maintenance, duration::parse_duration, items::Column,
+    name::is_identifier,
 };
 
 use crate::{
@@ -12,6 +13,9 @@ use crate::{
     tree::{self, Node, Value},
     words::{boolean, column_kind, count, names, size},
 };
+
+/// Shortest time an object that nothing names any more must stay: reads that began before take so long.
+const GRACE_MIN: Duration = Duration::from_secs(60);
 
 /// Columns every webhook landing table has; a source's own columns are named otherwise.
 const RESERVED: [&str; 4] = ["id", "received_at", "payload", domain::SEQUENCE];
@@ -68,7 +72,10 @@ impl Settings {
                 |url| state(&project, url),
             ),
             queue: queues(&mut reader, top.take("queue")),
-            live: live(&mut reader, top.take("live")),
+            live: LiveSettings {
+                maintenance: maintenance(&mut reader, top.take("maintenance")),
+                ..live(&mut reader, top.take("live"))
+            },
             sources: sources(&mut reader, top.take("sources")),
             auth: auth(&mut reader, top.take("auth")),
             query: query(&mut reader, top.take("query")),
@@ -197,6 +204,7 @@ fn live(reader: &mut Reader<'_>, node: Option<Node>) -> LiveSettings {
         assertion_interval: span("assertion_interval", d.assertion_interval),
         profile_interval: span("profile_interval", d.profile_interval),
         max_lag: span("max_lag", d.max_lag),
+        maintenance: d.maintenance,
     };
     if live.poll_interval < Duration::from_millis(10) {
         reader.complain(
@@ -241,6 +249,32 @@ fn digest(text: &str) -> Result<[u8; 32], String> {
         *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
     }
     Ok(digest)
+}
+
+fn maintenance(reader: &mut Reader<'_>, node: Option<Node>) -> Maintenance {
+    let mut section = reader.section("maintenance", node);
+    let d = Maintenance::default();
+    let enabled = reader.value(&mut section, "enabled", d.enabled, boolean);
+    let mut span = |key, default| reader.value(&mut section, key, default, parse_duration);
+    let maintenance = Maintenance {
+        enabled,
+        interval: span("interval", d.interval),
+        budget: span("budget", d.budget),
+        fold_after: span("fold_after", d.fold_after),
+        retention: span("retention", d.retention),
+        grace: span("grace", d.grace),
+        orphans: span("orphans", d.orphans),
+        idempotency: span("idempotency", d.idempotency),
+    };
+    if maintenance.grace < GRACE_MIN || maintenance.orphans < maintenance.grace {
+        reader.complain(
+            FILE,
+            "`maintenance.grace` must be at least 1m, and `maintenance.orphans` no less than it: reads and refreshes \
+             under way need the objects they began with",
+        );
+    }
+    finish(reader, section, "maintenance");
+    maintenance
 }
 
 fn query(reader: &mut Reader<'_>, node: Option<Node>) -> QueryLimits {

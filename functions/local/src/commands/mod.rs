@@ -7,6 +7,7 @@ mod doctor;
 mod ingest;
 mod init;
 mod live;
+mod maintain;
 mod plan;
 mod query;
 mod run;
@@ -84,6 +85,7 @@ pub async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Check => check::check(&context).await,
         Command::Token => token::token(&context),
         Command::Validate => validate::validate(&context).await,
+        Command::Maintain => maintain::maintain(&context).await,
         Command::Plan => plan::plan(&context).await,
         Command::Query { sql, csv } => query::query(&context, sql, csv).await,
         Command::Deploy(how) => deploy::deploy(&context, &how).await,

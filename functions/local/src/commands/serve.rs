@@ -40,6 +40,8 @@ pub(super) async fn serve(context: &Context, listen: SocketAddr) -> Result<(), F
     let runner = Runner::new(world.clone());
     if settings.live.enabled && world.project.live().next().is_some() {
         runner.start();
+    } else {
+        tokio::spawn(engine::maintain::rounds(world.clone()));
     }
     let listener = bind(listen).await?;
     let url = format!("http://{}", local(&listener)?);

@@ -11,11 +11,13 @@ use domain::{
     schedule::Coalescer,
 };
 use ports::{Error, Kind, Result, queue::Announcement};
+use tokio::task::JoinHandle;
 
 use super::{Event, Inner, journal, journal::Journal, lock};
 use crate::{
     cycle::{self, Observer, Pass},
     known::Known,
+    maintain::{self, Budget},
     refresh::Refreshed,
 };
 
@@ -23,6 +25,9 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(100);
 /// Before a queue that did not answer is asked again.
 const QUEUE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Between two rounds of maintenance when the first did not come to an end.
+const UPKEEP_PAUSE: Duration = Duration::from_secs(1);
 
 /// Longest pause after a cycle that the world ended early.
 const REST_MAX: Duration = Duration::from_secs(5);
@@ -48,6 +53,10 @@ struct Turn<'a> {
     /// When to ask the queue again.
     queue: Option<Timestamp>,
     journal: Arc<Mutex<Journal>>,
+    /// When maintenance is due.
+    upkeep: Timestamp,
+    /// A round of it under way; whether there is more to do at once.
+    maintaining: Option<JoinHandle<bool>>,
 }
 
 /// What a wait ended with.
@@ -79,6 +88,8 @@ pub(super) async fn run(inner: &Inner, stop: impl Future<Output = ()> + Send) ->
         look: now + LOOK,
         queue: None,
         journal: Arc::new(Mutex::new(Journal::new(now))),
+        upkeep: now + inner.world.live.maintenance.interval,
+        maintaining: None,
     };
     // Whatever happened while nobody looked is picked up at once.
     turn.coalescer.wake(now);
@@ -98,6 +109,10 @@ pub(super) async fn run(inner: &Inner, stop: impl Future<Output = ()> + Send) ->
             Woken::Announced(Ok(announcements)) => turn.announced(announcements),
             Woken::Announced(Err(error)) => turn.silent(error)?,
         }
+    }
+    if let Some(round) = turn.maintaining.take() {
+        // It ends within its budget; one that panicked has ended too.
+        let _ = round.await;
     }
     let lines = lock(&turn.journal).take(inner.world.clock.now(), Duration::ZERO);
     journal::write(&lines);
@@ -225,9 +240,36 @@ impl Turn<'_> {
         if !self.asked && !timed && spaced && !self.is_work().await {
             // A poll that found nothing is no cycle: an advance that comes right after it waits for nothing.
             self.coalescer = Coalescer::new(now);
+            self.maintain().await;
             return;
         }
         self.cycle(now).await;
+        self.maintain().await;
+    }
+
+    /// Starts a round of maintenance when it is time for one. It runs beside the loop, and no cycle waits for it.
+    async fn maintain(&mut self) {
+        let (world, now) = (&self.inner.world, self.inner.world.clock.now());
+        let settings = &world.live.maintenance;
+        if let Some(round) = self.maintaining.take_if(|round| round.is_finished()) {
+            // One that panicked has said so.
+            let more = round.await.unwrap_or(false);
+            let pause = if more {
+                UPKEEP_PAUSE
+            } else {
+                settings.interval
+            };
+            self.upkeep = self.upkeep.max(now + pause.min(settings.interval));
+        }
+        if !settings.enabled || self.maintaining.is_some() || now < self.upkeep {
+            return;
+        }
+        let (world, budget) = (world.clone(), Budget::of(settings));
+        self.maintaining = Some(tokio::spawn(async move {
+            let report = maintain::maintain(&world, &budget, now).await;
+            maintain::tell(&report);
+            report.more
+        }));
     }
 
     async fn cycle(&mut self, now: Timestamp) {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     World,
     draft::{Draft, Mark},
-    schema,
+    fold, forget, schema,
 };
 
 /// Transactions tried for one commit: enough for fifty processes that write one table at once.
@@ -22,6 +22,9 @@ const ATTEMPTS: u32 = 64;
 const OUTAGES_MAX: u32 = 8;
 const BACKOFF_BASE: Duration = Duration::from_millis(2);
 const BACKOFF_MAX: Duration = Duration::from_millis(250);
+
+/// Sort key of an idempotency mark.
+pub(super) const SEEN: &str = "seen";
 
 /// A head as this process last saw or left it.
 #[derive(Clone, Debug, Default)]
@@ -36,15 +39,51 @@ pub(super) struct Known {
 
 /// The advance item, and what its writer knows it by.
 #[derive(Debug, Serialize, Deserialize)]
-struct Stored {
+pub(super) struct Stored {
     #[serde(flatten)]
-    advance: Advance,
+    pub(super) advance: Advance,
     /// Which commit this is: an unknown outcome is settled by looking for it.
     #[serde(default)]
-    commit: String,
+    pub(super) commit: String,
     /// Commits of the table, this one counted.
     #[serde(default)]
+    pub(super) commits: u64,
+    /// The commits that were folded into this one, for as long as somebody may look for one of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) folded: Vec<Part>,
+}
+
+/// A commit that is part of another one now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Part {
+    from: u64,
+    to: u64,
+    commit: String,
     commits: u64,
+}
+
+impl Stored {
+    /// What is to be remembered of it when it becomes part of another.
+    pub(super) fn part(&self) -> Part {
+        Part {
+            from: self.advance.from,
+            to: self.advance.to,
+            commit: self.commit.clone(),
+            commits: self.commits,
+        }
+    }
+}
+
+impl Part {
+    fn ended(&self) -> Committed {
+        Committed::Done {
+            from: self.from,
+            position: Position {
+                sequence: self.to,
+                commits: self.commits,
+            },
+        }
+    }
 }
 
 /// What a mark holds: the range that was stored under it.
@@ -87,7 +126,7 @@ pub(super) fn seen(table: &TableName, key: &str) -> Key {
     } else {
         &whole
     };
-    Key::new(format!("seen#{source}#{key}"), "seen")
+    Key::new(format!("seen#{source}#{key}"), SEEN)
 }
 
 fn head_key(table: &TableName) -> Key {
@@ -298,6 +337,7 @@ fn propose(
         },
         commit: id.to_owned(),
         commits: next.position.commits,
+        folded: Vec::new(),
     };
     let mut writes = now.writes(table, next);
     writes.push(Write::Put {
@@ -309,6 +349,7 @@ fn propose(
         let seen = mark.seen(from, next.position, at);
         writes.push(Write::put(mark.key.clone(), &seen, Expect::Absent));
     }
+    writes.extend(forget::later(table, &draft.marks, at, id));
     writes
 }
 
@@ -343,20 +384,18 @@ async fn settle(
     keys.extend(draft.marks.iter().map(|mark| mark.key.clone()));
     let mut found = world.state.get_many(&keys).await?.into_iter();
     let known = read_head(found.next().flatten())?;
-    for item in found.by_ref().take(doubtful.len()).flatten() {
+    for (to, item) in doubtful.iter().zip(found.by_ref().take(doubtful.len())) {
+        let item = match item {
+            Some(item) => Some(item),
+            // It may have been folded since: then it is part of the next commit there is.
+            None => world.state.query(&fold::from(table, *to, 1)).await?.pop(),
+        };
+        let Some(item) = item else { continue };
         let (stored, _): (Stored, _) = item.unpack()?;
-        if stored.commit == id {
-            let position = Position {
-                sequence: stored.advance.to,
-                commits: stored.commits,
-            };
-            return Ok((
-                known,
-                Some(Committed::Done {
-                    from: stored.advance.from,
-                    position,
-                }),
-            ));
+        let own = stored.part();
+        let mut parts = stored.folded.iter().chain([&own]);
+        if let Some(part) = parts.find(|part| part.commit == id) {
+            return Ok((known, Some(part.ended())));
         }
     }
     let mut seen = Vec::new();

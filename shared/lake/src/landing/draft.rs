@@ -66,11 +66,7 @@ pub(super) async fn write(
             return Ok((BatchData::Inline, bytes));
         }
     }
-    // Compressing a large batch takes tens of milliseconds, which other tasks of this thread should not wait for.
-    let bytes = tokio::task::spawn_blocking(move || encode(&rows))
-        .await
-        .map_err(|e| unwritable(table).because(e))?
-        .map_err(|e| unwritable(table).because(e))?;
+    let bytes = parquet(table, rows).await?;
     let path = object_path(world, table);
     let size = bytes.len() as u64;
     commit::retry(world, || async {
@@ -90,14 +86,24 @@ pub(super) async fn write(
     ))
 }
 
+/// The rows as a parquet file.
+pub(super) async fn parquet(table: &TableName, rows: RecordBatch) -> Result<Bytes> {
+    // Compressing a large batch takes tens of milliseconds, which other tasks of this thread should not wait for.
+    tokio::task::spawn_blocking(move || encode(&rows))
+        .await
+        .map_err(|e| unwritable(table).because(e))?
+        .map_err(|e| unwritable(table).because(e))
+}
+
+/// Folder of the objects that commits and folds write.
+pub(super) fn folder(table: &TableName) -> String {
+    format!("{}/{}/data", table.schema(), table.name())
+}
+
 /// A fresh place for a commit's rows.
 pub(super) fn object_path(world: &World, table: &TableName) -> Path {
     let id = world.chance.id(world.clock.now());
-    Path::from(format!(
-        "{}/{}/data/{id}.parquet",
-        table.schema(),
-        table.name()
-    ))
+    Path::from(format!("{}/{id}.parquet", folder(table)))
 }
 
 fn unwritable(table: &TableName) -> Error {

@@ -2,7 +2,8 @@
 //!
 //! A commit is one transaction: the head, moved from the version it was read at; the commit's own `advance#<to>`; and
 //! one mark per idempotency key or incoming file. Small batches ride in the advance item itself, larger ones are a
-//! parquet object that is put before. Appends of one process to one table share commits.
+//! parquet object that is put before. Appends of one process to one table share commits. Maintenance folds runs of small
+//! commits into one.
 //!
 //! ## Invariants
 //! * **S-1** sequences of a table are contiguous from 1 and fixed at commit
@@ -11,6 +12,8 @@
 mod commit;
 mod copy;
 mod draft;
+mod fold;
+mod forget;
 mod group;
 mod incoming;
 mod lane;
@@ -30,10 +33,12 @@ use domain::{TableName, Timestamp, items::Column};
 use ports::{
     Chance, Clock, Landing, Objects, Result, State,
     landing::{Advanced, Append, Appended},
+    upkeep::{Fold, Folded, Forgotten, Sweep, Swept},
 };
 
 pub use scan::{pin, scan};
 
+use crate::garbage;
 use lane::Lane;
 
 /// Landing tables over a state store and an object store.
@@ -98,5 +103,24 @@ impl Landing for LandingLake {
 
     async fn advance(&self, table: &TableName, now: Timestamp) -> Result<Option<Advanced>> {
         incoming::advance(&self.world, &self.lane(table), now).await
+    }
+
+    async fn fold(&self, table: &TableName, fold: &Fold) -> Result<Folded> {
+        fold::fold(&self.world, table, fold).await
+    }
+
+    async fn forget(&self, table: &TableName, before: Timestamp) -> Result<Forgotten> {
+        forget::forget(&*self.world.state, table, before).await
+    }
+
+    async fn sweep(&self, table: &TableName, sweep: &Sweep) -> Result<Swept> {
+        let place = garbage::Place {
+            state: &*self.world.state,
+            objects: &self.world.objects,
+            chance: &*self.world.chance,
+            table,
+            folder: draft::folder(table),
+        };
+        garbage::sweep(&place, sweep, || fold::references(&self.world, table)).await
     }
 }

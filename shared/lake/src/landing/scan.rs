@@ -80,6 +80,8 @@ pub async fn scan(
         reverse: false,
         limit: PAGE,
     });
+    // How far this scan has come.
+    let mut reached = after;
     while let Some(here) = span.take() {
         let page = state.query(&here).await?;
         for item in &page {
@@ -87,11 +89,22 @@ pub async fn scan(
             if commit.from >= through {
                 return parts.finish();
             }
+            if commit.from > reached {
+                let reason = format!("the commits after sequence {reached} are missing");
+                return Err(corrupt(table, commit.to, reason));
+            }
+            // Commits may have been folded between two pages: then this one begins with rows that have been read.
+            let again = commit.from < reached && reached > after;
+            if commit.to <= reached {
+                continue;
+            }
+            parts.after = reached;
+            reached = commit.to;
             match commit.data {
                 Some(BatchData::Inline) => {
                     parts.memory(commit.from, commit.rows, &decode(table, bytes)?)?
                 }
-                Some(BatchData::Object { path, size }) if commit.to > through => {
+                Some(BatchData::Object { path, size }) if commit.to > through || again => {
                     parts.memory(
                         commit.from,
                         commit.rows,
@@ -220,13 +233,13 @@ fn sequences(small: &[(u64, RecordBatch)]) -> ArrayRef {
     Arc::new(Int64Array::from_iter_values(numbers))
 }
 
-fn decode(table: &TableName, bytes: bytes::Bytes) -> Result<Vec<RecordBatch>> {
+pub(super) fn decode(table: &TableName, bytes: bytes::Bytes) -> Result<Vec<RecordBatch>> {
     StreamReader::try_new(Cursor::new(bytes), None)
         .and_then(Iterator::collect)
         .map_err(|e| unreadable(table, e))
 }
 
-async fn download(objects: &Objects, path: &str, size: u64) -> Result<Vec<RecordBatch>> {
+pub(super) async fn download(objects: &Objects, path: &str, size: u64) -> Result<Vec<RecordBatch>> {
     let unreadable = |e| Error::new(Kind::Corrupt, "read landing object", path).because(e);
     let place = Path::parse(path).map_err(|e| unreadable(ParquetError::External(e.into())))?;
     let builder = reader::open(objects, &place, size)
@@ -244,7 +257,7 @@ fn unreadable(table: &TableName, error: arrow::error::ArrowError) -> Error {
     Error::new(Kind::Corrupt, "read rows of", table).because(error)
 }
 
-fn corrupt(table: &TableName, to: u64, reason: impl Into<String>) -> Error {
+pub(super) fn corrupt(table: &TableName, to: u64, reason: impl Into<String>) -> Error {
     Error::new(
         Kind::Corrupt,
         "read commit",

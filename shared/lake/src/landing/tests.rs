@@ -2,6 +2,7 @@
 
 mod appends;
 mod faults;
+mod folding;
 mod incoming;
 
 use std::sync::Arc;

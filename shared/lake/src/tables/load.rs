@@ -86,7 +86,12 @@ fn corrupt(subject: &str) -> Error {
     Error::new(Kind::Corrupt, "read table metadata", subject)
 }
 
-async fn list(objects: &Objects, root: &Root, location: &str) -> Result<Vec<ManifestFile>> {
+/// The manifests of a manifest list.
+pub(crate) async fn list(
+    objects: &Objects,
+    root: &Root,
+    location: &str,
+) -> Result<Vec<ManifestFile>> {
     let path = root.path(location)?;
     let bytes = read(objects, &path).await?;
     let list = ManifestList::parse_with_version(&bytes, FormatVersion::V2);
@@ -98,7 +103,7 @@ async fn list(objects: &Objects, root: &Root, location: &str) -> Result<Vec<Mani
 }
 
 /// The live files of a manifest.
-async fn entries(
+pub(crate) async fn entries(
     objects: &Objects,
     root: &Root,
     manifest: ManifestFile,

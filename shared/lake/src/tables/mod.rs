@@ -39,6 +39,7 @@ mod table;
 mod tests;
 mod tombstones;
 mod types;
+mod upkeep;
 mod verdict;
 mod winners;
 mod write;
@@ -56,6 +57,7 @@ use ports::{
     feed::{Between, Changes},
     state::Key,
     tables::{Change, Pin, Scan, Staged},
+    upkeep::{Compacted, Keep, Sweep, Swept},
 };
 
 use self::{cache::Cache, limits::Limits, names::Root, read::Footers, table::Table};
@@ -184,5 +186,17 @@ impl Tables for Lake {
 
     async fn stage(&self, change: Change) -> Result<Staged> {
         stage::stage(self, change).await
+    }
+
+    async fn expire(&self, table: &TableName, keep: &Keep) -> Result<Option<u64>> {
+        upkeep::expire(self, table, keep).await
+    }
+
+    async fn sweep(&self, table: &TableName, sweep: &Sweep) -> Result<Swept> {
+        upkeep::sweep(self, table, sweep).await
+    }
+
+    async fn compact(&self, table: &TableName, key: &[String], bytes: u64) -> Result<Compacted> {
+        upkeep::compact(self, table, key, bytes).await
     }
 }

@@ -6,4 +6,5 @@ mod events;
 mod evolution;
 mod histories;
 mod protocol;
+mod upkeep;
 mod world;
