@@ -292,8 +292,8 @@ async fn pause(lab: &Lab, paused: bool) -> Result<()> {
 }
 
 async fn lagging() -> Result<()> {
-    // Within the snapshots that metadata holds, the one that was read stays however old it is; after more, a rebuild.
-    for (behind, rebuilt) in [(35, false), (70, true)] {
+    // The snapshot that was read stays however old it is and however many came after it: nothing is rebuilt.
+    for behind in [35, 70] {
         let lab = lab(Adapter::Memory)?;
         bursts(&lab, 3, Duration::from_secs(60)).await?;
         pause(&lab, true).await?;
@@ -306,8 +306,8 @@ async fn lagging() -> Result<()> {
         let what = "SELECT count(*) FROM gold.log WHERE what = 'update_after'";
         let updates = rows::value(&lab.world, what).await?;
         ensure!(
-            (updates == json!(0)) == rebuilt,
-            "{behind} commits behind: {updates} updates"
+            updates != json!(0),
+            "{behind} commits behind, the log was rebuilt"
         );
     }
     Ok(())
