@@ -120,7 +120,10 @@ pub async fn maintain(world: &World, budget: &Budget, now: Timestamp) -> Report 
 /// Rounds at the interval of the settings, for ever: for a process that has no runner.
 pub async fn rounds(world: World) {
     let settings = world.live.maintenance.clone();
-    while settings.enabled {
+    if !settings.enabled {
+        return;
+    }
+    loop {
         let next = world.clock.now() + settings.interval;
         world.clock.sleep_until(next).await;
         let now = world.clock.now();

@@ -139,7 +139,8 @@ pub(super) async fn two() -> Result<()> {
         let (one, other) = (copy.lab(&quiet, now)?, copy.lab(&quiet, now)?);
         for _ in 0..3 {
             let (a, b) = futures::join!(upkeep(&one, &ALL), upkeep(&other, &ALL));
-            (a?, b?);
+            a?;
+            b?;
             ensure!(reads(&one).await? == before, "a read changed");
             one.clock.advance(Duration::from_secs(1_200));
             other.clock.advance(Duration::from_secs(1_200));
