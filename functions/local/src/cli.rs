@@ -48,8 +48,8 @@ pub enum Command {
     /// Serve webhooks, queries and the status page, and keep live models fresh
     #[command(after_help = "Example:\n  headwater serve --listen 127.0.0.1:9000")]
     Serve {
-        /// Address to listen on; port 0 takes a free one
-        #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDR")]
+        /// Address to listen on, `9000` and `localhost:9000` are this machine's; port 0 takes a free one
+        #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDR", value_parser = listen)]
         listen: SocketAddr,
     },
     /// See orders stream through landing, bronze, silver and gold
@@ -240,5 +240,16 @@ fn assignment(text: &str) -> Result<String, String> {
         Some(("Name", _)) => Err(String::from("say it with --name")),
         Some((key, _)) if !key.is_empty() => Ok(text.to_owned()),
         _ => Err(String::from("a parameter and its value, as in LogDays=90")),
+    }
+}
+
+/// An address to listen on: a socket address, or a port of this machine alone as `9000`, `:9000` or `localhost:9000`.
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let host = text.strip_prefix("localhost:").or(text.strip_prefix(':'));
+    match host.unwrap_or(text).parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
+        Err(_) => text.parse().map_err(|_| {
+            String::from("write an address and a port such as `127.0.0.1:9000`, or a port alone")
+        }),
     }
 }

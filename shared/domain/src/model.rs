@@ -118,6 +118,8 @@ pub struct Assert {
     pub expression: String,
     /// What a failure does.
     pub severity: Severity,
+    /// Line of the file, from 1.
+    pub line: usize,
 }
 
 /// How bad a finding is.

@@ -114,12 +114,14 @@ impl fmt::Display for TableName {
     }
 }
 
-/// The candidate nearest to a mistyped word: fewest edits, at most a third of its length (but one edit always counts).
+/// The candidate nearest to a mistyped word: fewest edits, at most a third of its length (but one edit always counts), and
+/// never the word itself, which was not mistyped then.
 #[must_use]
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let word = word.to_ascii_lowercase();
+pub fn nearest<'a>(typed: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = typed.to_ascii_lowercase();
     candidates
         .into_iter()
+        .filter(|candidate| *candidate != typed)
         .map(|candidate| (edits(&word, &candidate.to_ascii_lowercase()), candidate))
         .filter(|(edits, candidate)| *edits <= (candidate.len().max(word.len()) / 3).max(1))
         .min_by_key(|(edits, _)| *edits)

@@ -16,6 +16,7 @@ use crate::{
     World,
     load::{self, Items},
     pins,
+    refresh::checks,
 };
 
 /// Plans every model whose landing tables exist. Models that have not been built are looked through like views, so that
@@ -83,21 +84,18 @@ impl Check<'_> {
                     schema.fields().iter().any(found)
                 };
                 let missing = model.config.unique_key.iter().filter(|key| !has(key));
-                Ok(missing
+                let mut findings: Vec<_> = missing
                     .map(|key| {
                         let message =
                             format!("`unique_key` names `{key}`, which is no column of the query");
                         finding(model, "unknown_key_column", message, (1, 1))
                     })
-                    .collect())
+                    .collect();
+                findings.extend(self.assertions(model).await?);
+                Ok(findings)
             }
             Err(error) if error.kind == Kind::Invalid || error.kind == Kind::NotFound => {
-                let message = ports::error::chain(&error);
-                // The model is named by the finding; its query need not be told again.
-                let message = match message.split_once(": ") {
-                    Some((told, why)) if told.starts_with("plan statement") => why.to_owned(),
-                    _ => message,
-                };
+                let message = reason(&error);
                 let at = place(model, &message);
                 Ok(vec![finding(model, "query", message, at)])
             }
@@ -105,23 +103,65 @@ impl Check<'_> {
         }
     }
 
+    /// Assertions that cannot be asked of the rows of the query.
+    async fn assertions(&self, model: &Model) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for assert in &model.asserts {
+            let bad = |message| finding(model, "assert_invalid", message, (assert.line, 1));
+            let statement = match checks::Check::read(&model.name, assert) {
+                Ok(check) => check.statement(&model.name),
+                Err(error) => {
+                    findings.push(bad(ports::error::chain(&error)));
+                    continue;
+                }
+            };
+            // The model stands for what its query would give, whatever rows it has.
+            let reader = self.catalog_of(&statement, &model.file, Some(model))?;
+            let Some(catalog) = reader else { continue };
+            let statement = Statement::new(statement);
+            match self.world.query.describe(&statement, &catalog).await {
+                Ok(_) => {}
+                Err(error) if matches!(error.kind, Kind::Invalid | Kind::NotFound) => {
+                    let why = reason(&error);
+                    findings.push(bad(format!("`{}`: {why}", assert.expression)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(findings)
+    }
+
     /// What the text reads; none when a landing table is not there yet, or a model is read in a way that needs its rows.
     fn catalog(&self, model: &Model, text: &str) -> Result<Option<Catalog>> {
+        // A model that reads itself begins with nothing, which no plan can know the columns of.
+        let named = pins::tables(&model.file, text)?;
+        if named.contains(&model.name) && !self.heads.contains_key(&model.name) {
+            return Ok(None);
+        }
+        self.catalog_of(text, &model.file, None)
+    }
+
+    /// What a text reads, with a model that is looked through whether it has rows or not.
+    fn catalog_of(
+        &self,
+        text: &str,
+        file: &str,
+        through: Option<&Model>,
+    ) -> Result<Option<Catalog>> {
         let project = &self.world.project;
         let mut catalog = Catalog::default();
-        let mut open = pins::tables(&model.file, text)?;
+        let mut open = pins::tables(file, text)?;
         while let Some(name) = open.pop() {
             if catalog.tables.contains_key(&name) || catalog.views.contains_key(&name) {
                 continue;
             }
             let head = self.heads.get(&name);
             match project.models.get(&name) {
-                Some(read) if name == model.name && head.is_none() => {
-                    // A model that reads itself begins with nothing, which no plan can know the columns of.
-                    let _ = read;
-                    return Ok(None);
-                }
-                Some(read) if pins::is_view(read) || head.is_none() => {
+                Some(read)
+                    if pins::is_view(read)
+                        || head.is_none()
+                        || through.is_some_and(|through| through.name == name) =>
+                {
                     let Some(text) = self::text(read) else {
                         return Ok(None);
                     };
@@ -163,6 +203,15 @@ fn text(model: &Model) -> Option<String> {
         changes: None,
     };
     sql::text(model, &bindings, filtered).ok()
+}
+
+/// Why a statement cannot be planned: the model is named by the finding, and its query need not be told again.
+fn reason(error: &ports::Error) -> String {
+    let message = ports::error::chain(error);
+    match message.split_once(": ") {
+        Some((told, why)) if told.starts_with("plan statement") => why.to_owned(),
+        _ => message,
+    }
 }
 
 /// Where in the file the first word is that the message quotes and the query has; the query's first line otherwise.

@@ -144,6 +144,10 @@ pub(crate) fn missing(project: &Project, table: &TableName) -> Error {
             "the model has not been built yet: `headwater run` or the live runner builds it",
         );
     }
+    let mut models = project.models.values();
+    if table.is_landing() && models.any(|model| model.reads.contains(table)) {
+        return error.because("nothing has landed in it yet");
+    }
     match project.nearest(&table.to_string()) {
         Some(near) => error.because(format!("there is no such table; did you mean `{near}`?")),
         None => error.because("there is no such table"),

@@ -1,7 +1,7 @@
 //! One refresh: pin, query, stage, check, commit.
 
 mod alert;
-mod checks;
+pub(crate) mod checks;
 mod commit;
 pub(crate) mod events;
 mod feeds;
@@ -11,7 +11,7 @@ mod make;
 
 use std::collections::BTreeMap;
 
-use domain::{Model, Position, TableName};
+use domain::{Model, Position, TableName, name::nearest};
 use ports::{Error, Kind, Result};
 use serde::Serialize;
 
@@ -107,7 +107,10 @@ pub(crate) fn awaits(table: &TableName) -> Refreshed {
 /// The error of a name that is no model's.
 pub(crate) fn unknown(world: &World, name: &TableName) -> Error {
     let error = Error::new(Kind::NotFound, "find model", name);
-    match world.project.nearest(&name.to_string()) {
+    let names: Vec<_> = world.project.models.keys().map(ToString::to_string).collect();
+    let near = nearest(&name.to_string(), names.iter().map(String::as_str));
+    match near {
+        _ if name.is_landing() => error.because("it is a landing table: models read it, and it is fed by events"),
         Some(near) => error.because(format!("there is no such model; did you mean `{near}`?")),
         None => error.because("there is no such model"),
     }

@@ -1,23 +1,37 @@
 //! `headwater check`: whether everything is as fresh as promised, with an exit code for schedulers.
 
+use domain::Severity;
 use engine::freshness::{self, Judged};
 use serde_json::json;
 
 use super::{Context, print_json};
 use crate::{
     failure::Failure,
+    project,
     screen::{counted, say},
     world,
 };
 
 /// Judges models and sources; fails when any is not as fresh as promised.
 pub(super) async fn check(context: &Context) -> Result<(), Failure> {
-    let world = world::open_any(&context.settings()?)?;
+    let settings = context.settings()?;
+    let world = world::open_any(&settings)?;
     let judged = freshness::check(&world).await?;
     let stale = judged.iter().filter(|judged| !judged.ok).count();
+    // A model that cannot be read is refreshed by nobody, however well the others do.
+    let (_, findings) = project::load(&settings.project)?;
+    let broken: Vec<String> = findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error)
+        .map(project::line)
+        .collect();
     if context.json {
-        print_json(&json!({ "ok": stale == 0, "checked": judged }))?;
+        let ok = stale == 0 && broken.is_empty();
+        print_json(&json!({ "ok": ok, "checked": judged, "errors": broken }))?;
     } else {
+        for error in &broken {
+            say(&format!("error  {error}"))?;
+        }
         for one in &judged {
             say(&line(one))?;
         }
@@ -26,9 +40,9 @@ pub(super) async fn check(context: &Context) -> Result<(), Failure> {
             counted(judged.len() as u64, "promise")
         ))?;
     }
-    match stale {
-        0 => Ok(()),
-        _ => Err(Failure::shown()),
+    match stale == 0 && broken.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::shown()),
     }
 }
 

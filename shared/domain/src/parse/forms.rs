@@ -229,6 +229,12 @@ fn what_cannot_be_read_has_a_position() {
         2,
     );
     check(
+        "@assert x > 1 severity=warn\nSELECT 2",
+        &["problem assert_invalid @1:1"],
+        "SELECT 2",
+        2,
+    );
+    check(
         "SELECT 2\n  @assert",
         &["problem assert_invalid @2:3"],
         "SELECT 2",

@@ -20,7 +20,7 @@ pub(super) struct Directive {
     pub(super) name: String,
     pub(super) form: Form,
     pub(super) body: Body,
-    line: usize,
+    pub(super) line: usize,
     column: usize,
 }
 

@@ -175,6 +175,13 @@ fn assertion(directive: &Directive, asserts: &mut Vec<Assert>, problems: &mut Ve
         },
         None => (text.as_str(), Severity::Error),
     };
+    if let Some((_, last)) = expression.rsplit_once(char::is_whitespace)
+        && last.to_ascii_lowercase().starts_with("severity=")
+    {
+        let message = format!("a comma stands before `{last}`: `@assert x > 0, {last}`");
+        problems.push(directive.problem("assert_invalid", message));
+        return;
+    }
     if expression.is_empty() {
         let message =
             "`@assert` needs a check, such as `no_nulls(id)` or `row_count > 0`".to_owned();
@@ -184,6 +191,7 @@ fn assertion(directive: &Directive, asserts: &mut Vec<Assert>, problems: &mut Ve
     asserts.push(Assert {
         expression: expression.to_owned(),
         severity,
+        line: directive.line,
     });
 }
 
@@ -208,6 +216,7 @@ fn grain(directive: &Directive, header: &mut Header) -> Option<Assert> {
     Some(Assert {
         expression,
         severity: Severity::Error,
+        line: directive.line,
     })
 }
 

@@ -80,16 +80,16 @@ fn assertions_are_read_before_and_after_the_query() {
     let asserts: Vec<_> = header
         .asserts
         .iter()
-        .map(|a| (a.expression.as_str(), a.severity))
+        .map(|a| (a.expression.as_str(), a.severity, a.line))
         .collect();
     assert_eq!(
         asserts,
         [
-            ("unique(id)", Severity::Error),
-            ("row_count > 0", Severity::Error),
-            ("no_nulls(e)", Severity::Warning),
-            ("unique(a, b)", Severity::Error),
-            ("(x > 1) AND (y > 1)", Severity::Error),
+            ("unique(id)", Severity::Error, 5),
+            ("row_count > 0", Severity::Error, 1),
+            ("no_nulls(e)", Severity::Warning, 2),
+            ("unique(a, b)", Severity::Error, 3),
+            ("(x > 1) AND (y > 1)", Severity::Error, 6),
         ]
     );
     assert_eq!(header.sql, "SELECT 1");

@@ -1,6 +1,10 @@
 //! Assertions as SQL: each becomes a count of what breaks it.
 
-use domain::{Assert, TableName, name::is_identifier};
+use domain::{
+    Assert, TableName,
+    name::{is_identifier, nearest},
+    sql,
+};
 use ports::{Error, Kind, Result};
 
 /// What an assertion measures.
@@ -57,6 +61,17 @@ impl Check {
         })
     }
 
+    /// The statement that asks for its count alone, over the model's table.
+    pub(crate) fn statement(&self, table: &TableName) -> String {
+        match self {
+            Self::Rows(predicate) => {
+                format!("SELECT COUNT(*) FILTER (WHERE {predicate}) FROM {table}")
+            }
+            Self::Count(sql) => sql.clone(),
+            Self::RowCount(..) => format!("SELECT COUNT(*) FROM {table}"),
+        }
+    }
+
     /// What the check found wrong, if anything; `found` is the count it asked for.
     pub(crate) fn verdict(&self, expression: &str, found: u64) -> Option<String> {
         match self {
@@ -74,6 +89,15 @@ impl Check {
         }
     }
 }
+
+/// Names of the checks that are written as calls.
+const FORMS: [&str; 5] = [
+    "no_nulls",
+    "not_null",
+    "unique",
+    "accepted_values",
+    "relationships",
+];
 
 fn read(table: &TableName, text: &str) -> Result<Check, String> {
     if let Some(rest) = text.strip_prefix("row_count") {
@@ -98,7 +122,10 @@ fn read(table: &TableName, text: &str) -> Result<Check, String> {
         }
         "accepted_values" => accepted_values(&arguments),
         "relationships" => relationships(table, &arguments),
-        _ => condition(text),
+        other => match nearest(other, FORMS) {
+            Some(near) => Err(format!("there is no `{name}`; did you mean `{near}`?")),
+            None => condition(text),
+        },
     }
 }
 
@@ -234,7 +261,14 @@ fn condition(text: &str) -> Result<Check, String> {
     if text.is_empty() {
         return Err(String::from("it is empty"));
     }
-    Ok(Check::Rows(format!("NOT ({text})")))
+    let predicate = format!("NOT ({text})");
+    // Brackets that close more than they open, or a comment, would make it part of another statement.
+    sql::parse(&format!("SELECT {predicate}\n"))
+        .and_then(|_| sql::parse(&format!("SELECT ({text}\n)")))
+        .map_err(|error| {
+            format!("it is no condition on a row ({error}); write one, such as `amount >= 0`")
+        })?;
+    Ok(Check::Rows(predicate))
 }
 
 #[cfg(test)]
@@ -248,6 +282,7 @@ mod tests {
         let assert = Assert {
             expression: text.to_owned(),
             severity: Severity::Error,
+            line: 1,
         };
         Check::read(&table, &assert).map_err(|error| error.chain())
     }
@@ -298,6 +333,10 @@ mod tests {
         for (text, part) in [
             ("row_count about 5", "row_count > 0"),
             ("no_nulls()", "names no column"),
+            ("uniqe(id)", "did you mean `unique`"),
+            ("v >= ", "no condition on a row"),
+            ("v >= 0 severity", "no condition on a row"),
+            ("v -- x", "no condition on a row"),
             ("no_nulls(x; drop)", "`x; drop` is no column name"),
             ("accepted_values(s, [a])", "text in quotes"),
             ("relationships(a, b)", "schema.table"),

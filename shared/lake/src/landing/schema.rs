@@ -160,8 +160,10 @@ pub(super) fn columns_of(schema: &Schema) -> Vec<Column> {
 /// Adds to `known` the columns of `found` that it lacks.
 ///
 /// # Errors
-/// A sentence that names the first column of another type, and both types; `known` is as it was.
+/// A sentence that names the first column of another type, and both types, or says that the table holds rows of another
+/// kind; `known` is as it was.
 pub(super) fn unite(known: &mut Vec<Column>, found: &[Column]) -> std::result::Result<(), String> {
+    of_one_kind(known, found)?;
     let mut new = Vec::new();
     for column in found {
         match known.iter().find(|known| known.name == column.name) {
@@ -177,6 +179,28 @@ pub(super) fn unite(known: &mut Vec<Column>, found: &[Column]) -> std::result::R
     }
     known.extend(new);
     Ok(())
+}
+
+/// Refuses rows that would be none of what the readers of the table expect: a table of webhook events gets no rows
+/// without an id and a payload, and one of changes none without an operation and its place in the order.
+fn of_one_kind(known: &[Column], found: &[Column]) -> std::result::Result<(), String> {
+    let has = |columns: &[Column], names: &[&str]| {
+        let one = |name: &&str| columns.iter().any(|column| column.name == **name);
+        names.iter().all(|name| one(&name))
+    };
+    let (kind, core): (_, &[&str]) = match () {
+        () if has(known, &["id", "received_at", "payload"]) => ("webhook events", &["id", "payload"]),
+        () if has(known, &["op", "lsn", "received_at", "payload"]) => ("changes", &["op", "lsn"]),
+        () => return Ok(()),
+    };
+    if has(found, core) {
+        return Ok(());
+    }
+    let core: Vec<_> = core.iter().map(|name| format!("`{name}`")).collect();
+    Err(format!(
+        "the table holds {kind}, and these rows are none: they have no {}; give them a source of their own",
+        core.join(" and ")
+    ))
 }
 
 /// One batch of all rows, in order, with every column of any of them; NULL where a batch lacks one.
