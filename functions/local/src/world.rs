@@ -27,8 +27,10 @@ pub fn open(settings: &Settings, project: Project) -> Result<World> {
     if settings.queue != Queues::Process {
         return Err(elsewhere("queue"));
     }
-    if let Warehouse::Folder(folder) = &settings.warehouse {
-        know(file, folder)?;
+    match &settings.warehouse {
+        Warehouse::Folder(folder) => know(file, folder)?,
+        Warehouse::Memory => begins(file)?,
+        Warehouse::S3 { .. } => {}
     }
     let state: Arc<dyn State> = Arc::new(SqliteState::open(file)?);
     let (objects, uri) = objects(&settings.warehouse)?;
@@ -111,6 +113,16 @@ fn know(state: &Path, warehouse: &Path) -> Result<()> {
          with nothing",
         warehouse.display()
     )))
+}
+
+/// Refuses a state that outlived the warehouse it tells of: that one was in the memory of another process.
+fn begins(state: &Path) -> Result<()> {
+    if std::fs::metadata(state).map_or(true, |about| about.len() == 0) {
+        return Ok(());
+    }
+    let why = "it tells of tables that were in the memory of another process, as `warehouse` is memory://; remove it to begin \
+               with nothing, or let `warehouse` be a folder";
+    Err(Error::new(Kind::Corrupt, "open state", state.display()).because(why))
 }
 
 /// The error of settings that only a deployment can follow.

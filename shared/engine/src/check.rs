@@ -13,7 +13,7 @@ use ports::{
 };
 
 use crate::{
-    World,
+    World, freshness,
     load::{self, Items},
     pins,
     refresh::checks,
@@ -45,6 +45,12 @@ pub async fn models(world: &World) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for model in check.in_order() {
         findings.extend(check.model(model).await?);
+        for promise in &model.source_freshness {
+            if let Err(error) = freshness::promised(&model.file, promise) {
+                let message = ports::error::chain(&error);
+                findings.push(finding(model, "directive_invalid", message, (1, 1)));
+            }
+        }
     }
     Ok(findings)
 }

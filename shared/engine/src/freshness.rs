@@ -63,7 +63,10 @@ pub async fn check(world: &World) -> Result<Vec<Judged>> {
 }
 
 /// The table and age of a `@source_freshness`.
-fn promised(file: &str, text: &str) -> Result<(TableName, Duration)> {
+///
+/// # Errors
+/// `Invalid` for what is neither.
+pub(crate) fn promised(file: &str, text: &str) -> Result<(TableName, Duration)> {
     let invalid = |why: String| {
         Error::new(Kind::Invalid, "read @source_freshness of", file).because(format!(
             "{why}; write `@source_freshness landing.orders 5m`"
@@ -72,9 +75,14 @@ fn promised(file: &str, text: &str) -> Result<(TableName, Duration)> {
     let (table, age) = text
         .split_once(char::is_whitespace)
         .ok_or_else(|| invalid(format!("`{text}` is not a table and a duration")))?;
-    let table = table
+    let table: TableName = table
         .parse()
         .map_err(|e| invalid(format!("`{table}`: {e}")))?;
+    if !table.is_landing() {
+        return Err(invalid(format!(
+            "`{table}` is no landing table; how far models lag is judged by `max_lag`"
+        )));
+    }
     let age = age.trim();
     let age = age.strip_prefix("max_age=").unwrap_or(age);
     let age = parse_duration(age).map_err(|e| invalid(format!("`{age}`: {e}")))?;
