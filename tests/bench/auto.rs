@@ -64,7 +64,10 @@ pub(crate) fn child(arguments: &[String]) -> Result<()> {
 fn models() -> Vec<ModelText> {
     let model = |name: &str, keys: &[(&str, &str)], sql: &str| {
         let own = [("materialized", "incremental"), ("live", "true")];
-        let keys = own.iter().chain(keys).map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        let keys = own
+            .iter()
+            .chain(keys)
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
         ModelText {
             name: name.to_owned(),
             config: keys.collect(),
@@ -104,13 +107,20 @@ fn models() -> Vec<ModelText> {
 async fn measure(existing: i64, rounds: i64) -> Result<Value> {
     let folder = tempfile::tempdir()?;
     let warehouse = folder.path().join("warehouse");
-    let objects = Arc::new(CountedObjects::new(embedded::FileObjects::open(&warehouse)?));
+    let objects = Arc::new(CountedObjects::new(embedded::FileObjects::open(
+        &warehouse,
+    )?));
     let world = world(folder.path(), objects.clone(), &file_uri(&warehouse))?;
     let orders = table("landing.orders")?;
     let started = Instant::now();
     for from in (0..existing).step_by(usize::try_from(LOAD_ROWS)?) {
         let keys = from..(from + LOAD_ROWS).min(existing);
-        append(&world, &orders, keys.map(|key| (key, key % 777, key % REGIONS)).collect()).await?;
+        append(
+            &world,
+            &orders,
+            keys.map(|key| (key, key % 777, key % REGIONS)).collect(),
+        )
+        .await?;
     }
     cycle(&world, &cycle::Silent).await?;
     eprintln!("  {existing} rows built in {:?}", started.elapsed());
@@ -125,7 +135,8 @@ async fn measure(existing: i64, rounds: i64) -> Result<Value> {
                 true => (i * 7_919 + round) % existing,
                 false => existing - 1 - i,
             };
-            let rows = (0..CHANGES).map(|i| (key(i), round + i % 777, (key(i) * 31 + round) % REGIONS));
+            let rows =
+                (0..CHANGES).map(|i| (key(i), round + i % 777, (key(i) * 31 + round) % REGIONS));
             append(&world, &orders, rows.collect()).await?;
             let _ = objects.take();
             let started = Instant::now();
@@ -140,7 +151,9 @@ async fn measure(existing: i64, rounds: i64) -> Result<Value> {
             "cycle": summary(whole), "asked_last": asked.last() }));
     }
     check(&world).await?;
-    Ok(json!({ "existing_rows": existing, "changes": CHANGES, "groups": REGIONS, "refreshes": kinds }))
+    Ok(
+        json!({ "existing_rows": existing, "changes": CHANGES, "groups": REGIONS, "refreshes": kinds }),
+    )
 }
 
 /// What was kept is what the queries give from scratch.
@@ -152,7 +165,11 @@ async fn check(world: &World) -> Result<()> {
             model.sql, model.name
         );
         let rows = tests::rows::value(world, &differ).await?;
-        ensure!(rows == json!(0), "{rows} rows of {} differ from its query", model.name);
+        ensure!(
+            rows == json!(0),
+            "{rows} rows of {} differ from its query",
+            model.name
+        );
     }
     Ok(())
 }
@@ -185,7 +202,11 @@ async fn append(world: &World, orders: &TableName, rows: Vec<(i64, i64, i64)>) -
     let columns: Vec<ArrayRef> = vec![
         Arc::new(rows.iter().map(|row| row.0).collect::<Int64Array>()),
         Arc::new(rows.iter().map(|row| row.1).collect::<Int64Array>()),
-        Arc::new(rows.iter().map(|row| Some(format!("r{:03}", row.2))).collect::<StringArray>()),
+        Arc::new(
+            rows.iter()
+                .map(|row| Some(format!("r{:03}", row.2)))
+                .collect::<StringArray>(),
+        ),
     ];
     let append = Append {
         table: orders.clone(),
@@ -193,6 +214,10 @@ async fn append(world: &World, orders: &TableName, rows: Vec<(i64, i64, i64)>) -
         origin_at: world.clock.now(),
         key: None,
     };
-    world.landing.append(append).await.map_err(|error| chain(&error))?;
+    world
+        .landing
+        .append(append)
+        .await
+        .map_err(|error| chain(&error))?;
     Ok(())
 }

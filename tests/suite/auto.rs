@@ -22,7 +22,10 @@ const SEEDS: u64 = 6;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = vec![
-        test_async("bugs::n03_auto_a_row_that_moves_leaves_its_old_group", moves),
+        test_async(
+            "bugs::n03_auto_a_row_that_moves_leaves_its_old_group",
+            moves,
+        ),
         test_async("auto::a_chain_of_two_follows_moves_and_deletes", chain),
         test_async("auto::an_edit_reaches_all_rows", edited),
         test_async("auto::a_lost_feed_means_all_rows_anew", lost),
@@ -130,7 +133,13 @@ async fn step(site: &Site, dice: &mut Dice, lsn: &mut u64) -> Result<()> {
         return change(site, "customers", op, *lsn, row).await;
     }
     let region = [json!("eu"), json!("us"), json!("asia"), Value::Null];
-    let score = [json!(0.5), json!("-0.0"), json!(0.0), json!("NaN"), Value::Null];
+    let score = [
+        json!(0.5),
+        json!("-0.0"),
+        json!(0.0),
+        json!("NaN"),
+        Value::Null,
+    ];
     let row = json!({ "id": dice.below(12), "customer": dice.below(6), "region": region[usize::try_from(dice.below(4))?],
         "amount": if dice.below(5) == 0 { Value::Null } else { json!(dice.below(6)) },
         "score": score[usize::try_from(dice.below(5))?] });
@@ -140,7 +149,11 @@ async fn step(site: &Site, dice: &mut Dice, lsn: &mut u64) -> Result<()> {
 async fn history(seed: u64) -> Result<()> {
     let shapes = shapes::all();
     let mut models = vec![orders(), customers(), shapes::view()];
-    models.extend(shapes.iter().map(|shape| auto(shape.name, shape.key, shape.sql)));
+    models.extend(
+        shapes
+            .iter()
+            .map(|shape| auto(shape.name, shape.key, shape.sql)),
+    );
     let site = Site::in_memory(&models, "")?;
     let mut dice = Dice::new(seed + 1);
     let mut lsn = 0;
@@ -200,17 +213,28 @@ fn check_outcome(shapes: &[Shape], name: &str, how: &Refreshed, at: u64) -> Resu
 
 async fn check_all(site: &Site, shapes: &[Shape]) -> Result<()> {
     for shape in shapes {
-        let Some(_) = site.lab.world.tables.pin(&table(shape.name)?).await.map_err(|e| rows::chain(&e))? else {
+        let Some(_) = site
+            .lab
+            .world
+            .tables
+            .pin(&table(shape.name)?)
+            .await
+            .map_err(|e| rows::chain(&e))?
+        else {
             continue;
         };
-        let want = site.cells(shape.sql).await.with_context(|| shape.name.to_owned())?;
+        let want = site
+            .cells(shape.sql)
+            .await
+            .with_context(|| shape.name.to_owned())?;
         let got = site.cells(&format!("SELECT * FROM {}", shape.name)).await?;
         compare(shape.name, got, &want, &[])?;
     }
     Ok(())
 }
 
-const TOTALS: &str = "SELECT region, count(*) AS n, sum(amount) AS total FROM silver.orders GROUP BY region";
+const TOTALS: &str =
+    "SELECT region, count(*) AS n, sum(amount) AS total FROM silver.orders GROUP BY region";
 
 async fn order(site: &Site, op: &str, lsn: u64, id: u64, region: &str, amount: u64) -> Result<()> {
     let row = json!({ "id": id, "customer": id, "region": region, "amount": amount });
@@ -238,7 +262,8 @@ async fn moves() -> Result<()> {
 }
 
 async fn chain() -> Result<()> {
-    let per_customer = "SELECT o.customer, o.region, sum(o.amount) AS total FROM silver.orders AS o GROUP BY 1, 2";
+    let per_customer =
+        "SELECT o.customer, o.region, sum(o.amount) AS total FROM silver.orders AS o GROUP BY 1, 2";
     let per_region = "SELECT region, count(*) AS customers, sum(total) AS total FROM gold.customers GROUP BY region";
     let models = [
         orders(),
@@ -248,7 +273,15 @@ async fn chain() -> Result<()> {
     let site = Site::in_memory(&models, "")?;
     let read = "SELECT region, customers, total FROM gold.regions ORDER BY region";
     for id in 0..6 {
-        order(&site, "I", id + 1, id, ["EU", "US"][usize::try_from(id % 2)?], 10 + id).await?;
+        order(
+            &site,
+            "I",
+            id + 1,
+            id,
+            ["EU", "US"][usize::try_from(id % 2)?],
+            10 + id,
+        )
+        .await?;
     }
     site.cycle().await?;
     expect(&site, read, json!([["EU", 3, 36], ["US", 3, 39]])).await?;
@@ -287,7 +320,8 @@ async fn lost() -> Result<()> {
     pause(&site, "gold.regions", false).await?;
     let report = site.lab.cycle().await?;
     let how = &report.models[&table("gold.regions")?];
-    let anew = matches!(how, Refreshed::Built { recomputed: Some(why), .. } if why.contains("expired"));
+    let anew =
+        matches!(how, Refreshed::Built { recomputed: Some(why), .. } if why.contains("expired"));
     ensure!(anew, "{how:?}");
     expect(
         &site,

@@ -40,11 +40,13 @@ impl Project {
                 Ok(text) => Role::View(text),
                 Err(error) => Role::Untold(error.why),
             },
-            _ if read.name == model.name => Role::Untold("the query reads its own table".to_owned()),
+            _ if read.name == model.name => {
+                Role::Untold("the query reads its own table".to_owned())
+            }
             _ => match self.inputs.get(&model.name) {
-                Some(inputs) if !inputs.contains(table) => {
-                    Role::Untold("only batch runs build it, and nobody tells what changed".to_owned())
-                }
+                Some(inputs) if !inputs.contains(table) => Role::Untold(
+                    "only batch runs build it, and nobody tells what changed".to_owned(),
+                ),
                 Some(_) | None => Role::Input,
             },
         }

@@ -28,7 +28,10 @@ pub(crate) fn function(rows: &[RecordBatch]) -> Result<Option<Arc<ScalarUDF>>> {
         return Ok(None);
     };
     let fields = first.schema_ref().fields();
-    let kinds: Vec<DataType> = fields.iter().map(|field| field.data_type().clone()).collect();
+    let kinds: Vec<DataType> = fields
+        .iter()
+        .map(|field| field.data_type().clone())
+        .collect();
     let affected = Affected {
         signature: Signature::exact(kinds.clone(), Volatility::Immutable),
         values: Arc::new(Values::new(&kinds, rows)?),
@@ -135,7 +138,11 @@ impl Values {
                 let column = numbers(&columns[0])?;
                 let values = column.as_primitive::<Int64Type>();
                 Ok(match values.null_count() {
-                    0 => values.values().iter().map(|v| Some(set.contains(v))).collect(),
+                    0 => values
+                        .values()
+                        .iter()
+                        .map(|v| Some(set.contains(v)))
+                        .collect(),
                     _ => values
                         .iter()
                         .map(|v| Some(v.map_or(*null, |v| set.contains(&v))))

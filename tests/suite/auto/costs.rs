@@ -68,7 +68,11 @@ async fn measure(existing: i64) -> Result<ObjectCounts> {
     let mut last = ObjectCounts::default();
     for round in 1..4 {
         let recent = existing - CHANGES..existing;
-        land(&lab, recent.map(|id| (id, id % 7 + round, (id * 31 + round) % 100))).await?;
+        land(
+            &lab,
+            recent.map(|id| (id, id % 7 + round, (id * 31 + round) % 100)),
+        )
+        .await?;
         let _ = objects.take();
         lab.cycle().await?;
         last = objects.take();

@@ -34,7 +34,8 @@ pub(super) fn view() -> ModelText {
     ModelText {
         name: "silver.large".to_owned(),
         config: [("materialized".to_owned(), "view".to_owned())].into(),
-        sql: "SELECT id, customer AS who, region, amount FROM silver.orders WHERE amount > 2".to_owned(),
+        sql: "SELECT id, customer AS who, region, amount FROM silver.orders WHERE amount > 2"
+            .to_owned(),
         asserts: Vec::new(),
     }
 }
@@ -118,7 +119,11 @@ pub(super) fn all() -> Vec<Shape> {
             "id",
             "SELECT customer AS id FROM silver.orders EXCEPT SELECT id FROM silver.customers WHERE segment = 'b'",
         ),
-        traced("gold.distinct", "", "SELECT DISTINCT customer, region FROM silver.orders"),
+        traced(
+            "gold.distinct",
+            "",
+            "SELECT DISTINCT customer, region FROM silver.orders",
+        ),
         traced(
             "gold.top",
             "id",
@@ -172,7 +177,11 @@ pub(super) fn all() -> Vec<Shape> {
             "",
             "SELECT n > 2 AS many, count(*) AS groups, sum(total) AS total FROM gold.grouped GROUP BY n > 2",
         ),
-        untraced("gold.all", "", "SELECT count(*) AS n, sum(amount) AS total FROM silver.orders"),
+        untraced(
+            "gold.all",
+            "",
+            "SELECT count(*) AS n, sum(amount) AS total FROM silver.orders",
+        ),
         untraced(
             "gold.full",
             "id",

@@ -98,15 +98,22 @@ pub(super) fn model(model: &Model, file: &mut File<'_>) {
 /// A model that finds out by itself what changed says nothing about it.
 fn auto(model: &Model, placeholders: &[(Placeholder, (usize, usize))], file: &mut File<'_>) {
     if model.config.filter.is_some() {
-        let message = "auto finds out by itself what changed, and leaves incremental_filter out".to_owned();
-        file.at_key(Severity::Warning, "auto_ignores_filter", "incremental_filter", message);
+        let message =
+            "auto finds out by itself what changed, and leaves incremental_filter out".to_owned();
+        file.at_key(
+            Severity::Warning,
+            "auto_ignores_filter",
+            "incremental_filter",
+            message,
+        );
     }
     // Those of a filter are left out with it.
     let of_query = sql::placeholders(&model.sql).unwrap_or_default().len();
     if let Some((_, at)) = placeholders.iter().take(of_query).next() {
-        let message = "auto finds out by itself what changed: its query is written as for all rows, without \
+        let message =
+            "auto finds out by itself what changed: its query is written as for all rows, without \
                        {watermark}, {changes} or {this}"
-            .to_owned();
+                .to_owned();
         file.push(Severity::Error, "auto_with_placeholder", message, *at);
     }
 }
@@ -152,7 +159,12 @@ pub(crate) fn project(
             live(project, model, findings);
         }
         if let Some(Err(why)) = project.traced(model) {
-            let finding = about(model, Severity::Warning, "auto_untraceable", why.to_string());
+            let finding = about(
+                model,
+                Severity::Warning,
+                "auto_untraceable",
+                why.to_string(),
+            );
             findings.push(finding);
         }
     }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::array::RecordBatch;
 use domain::{
-    CHANGE, TableName,
+    CHANGE, SEQUENCE, TableName,
     sql::{
         self,
         trace::{Trace, changed, prior, quoted},
@@ -22,7 +22,7 @@ use ports::{
 
 use super::{
     feeds::{self, Lost},
-    job::{Job, Loaded},
+    job::{Job, Loaded, is_live},
 };
 use crate::World;
 
@@ -68,6 +68,12 @@ pub(crate) async fn part(
         Some(Err(why)) => return Ok(Part::Whole(why.to_string())),
         None => return Ok(Part::anew("it is of another strategy")),
     };
+    let renumbers = is_live(job.model) && job.inputs.len() > 1;
+    if renumbers && trace.key.iter().any(|name| plain(name) == SEQUENCE) {
+        return Ok(Part::anew(
+            "its key holds the sequence, which is given anew",
+        ));
+    }
     let feeds = match changes(world, job, loaded, &trace).await? {
         Ok(feeds) => feeds,
         Err(why) => return Ok(Part::anew(&why)),
@@ -109,14 +115,18 @@ async fn changes(
             Ok(feed) if feed.parts.is_empty() => {}
             Ok(feed) => drop(all.insert(table.clone(), Arc::new(feed))),
             Err(Lost::Unknown) => {
-                return Ok(Err(format!("which rows of `{table}` it has seen is not known")));
+                return Ok(Err(format!(
+                    "which rows of `{table}` it has seen is not known"
+                )));
             }
             Err(Lost::Feed(why)) => {
                 let why = match why {
                     ports::feed::Lost::Expired => "the snapshot it has seen has expired",
                     ports::feed::Lost::Columns => "a column of it went or is another one",
                 };
-                return Ok(Err(format!("what changed in `{table}` cannot be told: {why}")));
+                return Ok(Err(format!(
+                    "what changed in `{table}` cannot be told: {why}"
+                )));
             }
         }
     }
@@ -155,17 +165,32 @@ async fn keys(
         ..Statement::new(statement)
     };
     match collect(world, &statement, &catalog).await {
+        Ok(keys) if keys.iter().any(is_nested) => {
+            Ok(Err(String::from("a column of its key has no order")))
+        }
         Ok(keys) => Ok(Ok(keys)),
         Err(error) if error.kind == Kind::TooLarge => {
             Ok(Err(format!("the changes touch more than {KEYS_MAX} keys")))
         }
         // What cannot be planned is asked for in full: the result is the same.
         Err(error) if matches!(error.kind, Kind::Invalid | Kind::NotFound) => {
-            tracing::warn!(error = error.chain(), "the keys of changes cannot be asked for");
-            Ok(Err(format!("its keys cannot be asked for: {}", error.chain())))
+            tracing::warn!(
+                error = error.chain(),
+                "the keys of changes cannot be asked for"
+            );
+            Ok(Err(format!(
+                "its keys cannot be asked for: {}",
+                error.chain()
+            )))
         }
         Err(error) => Err(error),
     }
+}
+
+fn is_nested(batch: &RecordBatch) -> bool {
+    let schema = batch.schema();
+    let mut fields = schema.fields().iter();
+    fields.any(|field| field.data_type().is_nested())
 }
 
 async fn collect(
@@ -184,9 +209,8 @@ async fn collect(
 
 /// Puts the rows that a trace reads of an input into a catalog.
 fn add(catalog: &mut Catalog, table: &TableName, feed: Option<&Arc<Feed>>) -> Result<()> {
-    let long = || {
-        Error::new(Kind::Invalid, "read changes of", table).because("the name is too long")
-    };
+    let long =
+        || Error::new(Kind::Invalid, "read changes of", table).because("the name is too long");
     let names = (changed(table), prior(table), sql::feed(table));
     let (Some(changed), Some(prior), Some(name)) = names else {
         return Err(long());

@@ -47,9 +47,7 @@ pub(super) async fn stage(
             stream: Box::pin(futures::stream::empty()),
         },
     };
-    let taken = stage
-        .take_in(rows, change.restamp_from, None, None)
-        .await?;
+    let taken = stage.take_in(rows, change.restamp_from, None, None).await?;
     let deleted = match &sought {
         Some(sought) => stage.probe(sought, None).await?,
         None => Finds::new(),

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Statement,
-    Value, Visit, VisitMut, Visitor, VisitorMut, WindowType,
+    BinaryOperator, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
+    Statement, Value, Visit, VisitMut, Visitor, VisitorMut, WindowType,
 };
 
 use super::Untraceable;

@@ -1,6 +1,8 @@
 //! The relations of one SELECT, and what joins them.
 
-use sqlparser::ast::{BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectNamePart};
+use sqlparser::ast::{
+    BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectNamePart,
+};
 
 use super::{
     Untraceable,
@@ -82,7 +84,11 @@ pub(super) fn joins(join: &Join) -> Result<(Kind, On), Untraceable> {
 fn is_equation(part: &Expr) -> bool {
     let is_column = |expr: &Expr| matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
     match part {
-        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => is_column(left) && is_column(right),
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::Eq,
+            right,
+        } => is_column(left) && is_column(right),
         _ => false,
     }
 }
@@ -101,16 +107,13 @@ const OPTIONAL: &str = "comes from the right side of a LEFT JOIN";
 impl From {
     /// Whether a query of changes may use all that the query itself uses.
     pub(super) fn is_whole(&self) -> bool {
-        let whole = |relation: &Relation| {
-            relation.kind == Kind::Inner && relation.columns.is_full()
-        };
+        let whole =
+            |relation: &Relation| relation.kind == Kind::Inner && relation.columns.is_full();
         self.0.iter().all(whole)
     }
 
     fn named(&self, name: &Ident) -> Option<usize> {
-        let is = |relation: &Relation| {
-            relation.name.as_ref().is_some_and(|n| is_same(n, name))
-        };
+        let is = |relation: &Relation| relation.name.as_ref().is_some_and(|n| is_same(n, name));
         self.0.iter().position(is)
     }
 
@@ -157,8 +160,10 @@ impl From {
         if self.is_whole() {
             return None;
         }
-        uses(expr).columns.iter().find_map(|parts| {
-            match self.source(parts) {
+        uses(expr)
+            .columns
+            .iter()
+            .find_map(|parts| match self.source(parts) {
                 Source::Of(at) if self.0[at].kind == Kind::Left => Some(OPTIONAL.to_owned()),
                 Source::Of(_) => None,
                 Source::Missing(why) => Some(why.to_owned()),
@@ -166,8 +171,7 @@ impl From {
                     "could be a column of several relations (write the one before `{}`)",
                     parts.last().map_or("", |name| &name.value)
                 )),
-            }
-        })
+            })
     }
 
     /// The relations in SQL, changed rows in the place of one of them, as they were and are in that of all others.
@@ -218,10 +222,15 @@ impl From {
                 }
                 On::Columns(_) | On::SameNames | On::Anything => Vec::new(),
             };
-            let parts: Vec<_> = parts.into_iter().filter(|part| self.can_join(next, part)).collect();
+            let parts: Vec<_> = parts
+                .into_iter()
+                .filter(|part| self.can_join(next, part))
+                .collect();
             let names = |part: &Expr, other: usize| {
                 let columns = uses(part).columns;
-                columns.iter().any(|parts| matches!(self.source(parts), Source::Of(of) if of == other))
+                columns
+                    .iter()
+                    .any(|parts| matches!(self.source(parts), Source::Of(of) if of == other))
             };
             for other in (0..next).filter(|other| optional(other)) {
                 let naming: Vec<_> = parts.iter().filter(|part| names(part, other)).collect();
@@ -279,10 +288,13 @@ impl From {
     /// are; no inner join may, as it is made without them.
     fn can_join(&self, at: usize, part: &Expr) -> bool {
         let optional = self.0[at].kind == Kind::Left;
-        uses(part).columns.iter().all(|parts| match self.source(parts) {
-            Source::Of(of) => optional || self.0[of].kind == Kind::Inner,
-            Source::Several | Source::Missing(_) => false,
-        })
+        uses(part)
+            .columns
+            .iter()
+            .all(|parts| match self.source(parts) {
+                Source::Of(of) => optional || self.0[of].kind == Kind::Inner,
+                Source::Several | Source::Missing(_) => false,
+            })
     }
 
     /// Every place where changed rows come in: the input, and the relations with them.

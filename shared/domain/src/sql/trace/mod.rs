@@ -134,7 +134,11 @@ pub fn trace(
     let key = shape.key(key)?;
     let columns: Vec<String> = key.iter().map(Ident::to_string).collect();
     let list = columns.join(", ");
-    let read: Vec<TableName> = shape.changes.iter().map(|(input, _)| input.clone()).collect();
+    let read: Vec<TableName> = shape
+        .changes
+        .iter()
+        .map(|(input, _)| input.clone())
+        .collect();
     let keys = shape.changes.into_iter();
     Ok(Trace {
         sums: sums::sums(query, &key, &read),

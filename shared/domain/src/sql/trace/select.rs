@@ -130,11 +130,7 @@ impl Tracer<'_> {
     }
 
     /// A condition with a subquery: that there is a row for it, or that a value is among its rows.
-    fn subquery(
-        &mut self,
-        part: &Expr,
-        from: &From,
-    ) -> Result<Option<Condition>, Untraceable> {
+    fn subquery(&mut self, part: &Expr, from: &From) -> Result<Option<Condition>, Untraceable> {
         let (before, query): (String, &Query) = match part {
             Expr::InSubquery {
                 expr,
@@ -293,7 +289,13 @@ fn outputs(
                     None => {
                         let name = Ident::with_quote('"', expr.to_string());
                         outputs.take(name, item.to_string(), missing);
-                        outputs.columns.named.iter_mut().next_back().into_iter().for_each(|c| c.nameless = true);
+                        outputs
+                            .columns
+                            .named
+                            .iter_mut()
+                            .next_back()
+                            .into_iter()
+                            .for_each(|c| c.nameless = true);
                     }
                 }
             }

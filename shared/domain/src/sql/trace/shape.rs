@@ -115,7 +115,10 @@ impl Shape {
             }
             // Names and types of the first branch.
             false => (
-                format!("(SELECT * FROM ({}) AS _u WHERE FALSE) UNION ALL ", left.prior),
+                format!(
+                    "(SELECT * FROM ({}) AS _u WHERE FALSE) UNION ALL ",
+                    left.prior
+                ),
                 "(".to_owned(),
                 ")".to_owned(),
             ),

@@ -65,7 +65,11 @@ impl Sums {
         let (mut columns, mut doubts, mut on) = (Vec::new(), Vec::new(), Vec::new());
         let mut rows = String::from("0");
         for (at, Sum { name, kind }) in self.columns.iter().enumerate() {
-            let (old, plus, minus) = (format!("t.{name}"), format!("d._p{at}"), format!("d._m{at}"));
+            let (old, plus, minus) = (
+                format!("t.{name}"),
+                format!("d._p{at}"),
+                format!("d._m{at}"),
+            );
             let value = match kind {
                 Kind::Key => {
                     on.push(format!("d.{name} IS NOT DISTINCT FROM {old}"));
@@ -88,9 +92,8 @@ impl Sums {
                         Kind::Least => ("<=", "<="),
                         _ => (">=", ">="),
                     };
-                    let new = format!(
-                        "{plus} IS NOT NULL AND ({old} IS NULL OR {plus} {beats} {old})"
-                    );
+                    let new =
+                        format!("{plus} IS NOT NULL AND ({old} IS NULL OR {plus} {beats} {old})");
                     doubts.push(format!(
                         "{minus} IS NOT NULL AND {minus} {reaches} {old} AND NOT ({new})"
                     ));
@@ -171,7 +174,9 @@ fn columns(select: &Select, key: &[Ident]) -> Option<Vec<(Sum, Expr)>> {
             !list.is_empty() && list.iter().all(|expr| is_output(expr, &columns))
         }
     };
-    let keys = columns.iter().filter(|(column, _)| column.kind == Kind::Key);
+    let keys = columns
+        .iter()
+        .filter(|(column, _)| column.kind == Kind::Key);
     let whole = keys.clone().count() == key.len()
         && keys
             .clone()

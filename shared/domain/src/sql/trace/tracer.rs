@@ -38,10 +38,10 @@ impl<'a> Tracer<'a> {
 
     pub(super) fn query(&mut self, query: &Query) -> Result<Shape, Untraceable> {
         if query.limit_clause.is_some() || query.fetch.is_some() {
-            return Err(Untraceable::because(
-                "LIMIT lets every row decide over every other",
-            )
-            .of(self.first_input(query)));
+            return Err(
+                Untraceable::because("LIMIT lets every row decide over every other")
+                    .of(self.first_input(query)),
+            );
         }
         if !query.pipe_operators.is_empty() || query.for_clause.is_some() {
             return Err(Untraceable::because("pipes are not traced"));
@@ -163,7 +163,9 @@ impl<'a> Tracer<'a> {
         let name = alias.as_ref().map(|alias| alias.name.clone()).or(own);
         let in_brackets = |text: &str| format!("({text})");
         Ok(Relation {
-            alias: name.as_ref().map_or_else(String::new, |name| format!(" AS {name}")),
+            alias: name
+                .as_ref()
+                .map_or_else(String::new, |name| format!(" AS {name}")),
             name,
             changes: shape
                 .changes
@@ -246,10 +248,12 @@ fn base(
             .as_ref()
             .map_or_else(String::new, |name| format!(" AS {name}{list}")),
         name,
-        columns: Columns::any().renamed(&given).map(|renamed| match given.is_empty() {
-            true => Columns::any(),
-            false => renamed,
-        })?,
+        columns: Columns::any()
+            .renamed(&given)
+            .map(|renamed| match given.is_empty() {
+                true => Columns::any(),
+                false => renamed,
+            })?,
         changes: vec![(table.clone(), quoted(&changed))],
         prior: quoted(&prior),
         kind,

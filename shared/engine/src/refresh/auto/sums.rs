@@ -68,8 +68,14 @@ pub(super) async fn part(
         ..Statement::new(sums.statement(table, &cast))
     };
     let groups = match collect(world, &statement, &catalog).await {
-        Ok(groups) => groups,
-        Err(error) if matches!(error.kind, Fault::Invalid | Fault::NotFound | Fault::TooLarge) => {
+        Ok(groups) if is_alike(&groups, &schema) => groups,
+        Ok(_) => return Ok(None),
+        Err(error)
+            if matches!(
+                error.kind,
+                Fault::Invalid | Fault::NotFound | Fault::TooLarge
+            ) =>
+        {
             tracing::warn!(model = %table, error = error.chain(), "its sums cannot be kept");
             return Ok(None);
         }
@@ -147,8 +153,24 @@ fn casts(sums: &Sums, schema: &SchemaRef) -> Option<BTreeMap<String, String>> {
     Some(casts)
 }
 
+/// Whether groups have the columns of the query, and two flags.
+fn is_alike(groups: &[RecordBatch], schema: &SchemaRef) -> bool {
+    let kinds = |schema: &SchemaRef| -> Vec<DataType> {
+        let fields = schema.fields().iter();
+        fields.map(|field| field.data_type().clone()).collect()
+    };
+    groups.iter().all(|batch| {
+        let mut wanted = kinds(schema);
+        wanted.extend([DataType::Boolean, DataType::Boolean]);
+        kinds(&batch.schema()) == wanted
+    })
+}
+
 fn flag(batch: &RecordBatch, at: usize) -> Result<BooleanArray> {
-    let column = batch.columns().get(at).and_then(|column| column.as_boolean_opt());
+    let column = batch
+        .columns()
+        .get(at)
+        .and_then(|column| column.as_boolean_opt());
     let column = column.filter(|column| column.null_count() == 0).cloned();
     column.ok_or_else(|| Error::new(Fault::Corrupt, "read", "groups"))
 }
