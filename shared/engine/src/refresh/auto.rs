@@ -1,5 +1,6 @@
 //! `incremental_strategy=auto`: which keys the changes of the inputs touch, and the query run for just those (**M-3**).
 
+mod ranges;
 mod sums;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -251,16 +252,23 @@ async fn rows(
     catalog: &Catalog,
     keys: &[RecordBatch],
 ) -> Result<Rows> {
-    let condition = match keys.iter().all(|batch| batch.num_rows() == 0) {
+    let (mut conditions, parameters) = ranges::ranges(&trace.key, keys);
+    conditions.push(match keys.iter().all(|batch| batch.num_rows() == 0) {
         true => String::from("FALSE"),
         false => format!("{AFFECTED}({})", trace.key.join(", ")),
+    });
+    let conditions = conditions.join(" AND ");
+    let statement = Statement {
+        parameters,
+        ..Statement::new(format!(
+            "SELECT * FROM (\n{text}\n) AS _q\nWHERE {conditions}"
+        ))
     };
-    let statement = format!("SELECT * FROM (\n{text}\n) AS _q\nWHERE {condition}");
     let catalog = Catalog {
         affected: keys.to_vec(),
         ..catalog.clone()
     };
-    world.query.run(&Statement::new(statement), &catalog).await
+    world.query.run(&statement, &catalog).await
 }
 
 /// A name as it is, without the quotes it has in SQL.

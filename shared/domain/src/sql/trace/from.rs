@@ -102,6 +102,7 @@ enum Source<'a> {
     Missing(&'a str),
 }
 
+const HIDDEN: &str = "is not what windows below it are partitioned by";
 const OPTIONAL: &str = "comes from the right side of a LEFT JOIN";
 
 impl From {
@@ -132,6 +133,7 @@ impl From {
         };
         match self.0[at].columns.find(column) {
             Known::Missing(why) => Source::Missing(why),
+            Known::Absent if !self.0[at].columns.ordered => Source::Missing(HIDDEN),
             Known::There | Known::Absent => Source::Of(at),
         }
     }
@@ -149,7 +151,7 @@ impl From {
             return Some(0);
         }
         let has = |relation: &Relation| {
-            relation.columns.open || !matches!(relation.columns.find(column), Known::Absent)
+            !relation.columns.ordered || !matches!(relation.columns.find(column), Known::Absent)
         };
         let mut having = (0..self.0.len()).filter(|at| has(&self.0[*at]));
         having.next().filter(|_| having.next().is_none())
