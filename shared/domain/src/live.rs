@@ -1,6 +1,6 @@
 //! Settings of the live runner, with the defaults of the seed.
 
-use crate::Duration;
+use crate::{Duration, cdc::Placeholder};
 
 /// The `live:` block.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,10 @@ pub struct LiveSettings {
     pub profile_interval: Duration,
     /// Lag above which a model is stale.
     pub max_lag: Duration,
+    /// What stands for a value that the sender of a change did not have, since it did not change.
+    pub unavailable_value: Placeholder,
+    /// How long a tombstone is kept after the delete was applied.
+    pub tombstone_retention: Duration,
     /// What is done at quiet moments.
     pub maintenance: Maintenance,
 }
@@ -86,6 +90,8 @@ impl Default for LiveSettings {
             assertion_interval: Duration::ZERO,
             profile_interval: Duration::from_secs(300),
             max_lag: Duration::from_secs(300),
+            unavailable_value: Placeholder::default(),
+            tombstone_retention: Duration::from_secs(7 * 86_400),
             maintenance: Maintenance::default(),
         }
     }

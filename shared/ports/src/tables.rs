@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
-use domain::{OnSchemaChange, TableName, items::Snapshot};
+use domain::{OnSchemaChange, TableName, Timestamp, cdc::Placeholder, items::Snapshot};
 use futures::stream::BoxStream;
 
 use crate::{
     Result,
     feed::{Between, Changes},
     state::Write,
-    upkeep::{Compacted, Keep, Sweep, Swept},
+    upkeep::{Collected, Compacted, Keep, Sweep, Swept},
 };
 
 /// A stream of record batches of one schema.
@@ -138,7 +138,7 @@ pub enum Apply {
     /// The table's rows become the batch's, and so do its columns.
     Overwrite,
     /// The batch's rows are change events, and say what becomes of the row of their key.
-    Events(Events),
+    Events(Box<Events>),
 }
 
 /// How change events are applied.
@@ -146,6 +146,10 @@ pub enum Apply {
 /// Of a batch's events of one key the one with the greatest sequence wins; of equals a delete, and among equal upserts
 /// the first. It is dropped unless its sequence is greater than that of the key's row and of its tombstone. An event
 /// without a sequence (NULL, or blank text) is never applied: it comes back in [`Staged::refused`].
+///
+/// A value that an event does not have, since it did not change, stays that of the row whose place the event takes, which
+/// may be one of the batch: the column holds [`Events::unavailable`], or a column `unavailable` of JSON arrays names it. When
+/// no row has it, it is NULL and counted; `unavailable` of a stored row names such columns.
 ///
 /// Sequences are whole numbers, decimals, timestamps, or text that holds numbers (of any length) or RFC 3339 timestamps;
 /// any other, or both kinds of text in one column, are `Invalid`.
@@ -158,6 +162,8 @@ pub struct Events {
     pub op: String,
     /// Column of the sequence.
     pub sequence: String,
+    /// What stands for a value that the event does not have.
+    pub unavailable: Placeholder,
     /// What a delete does.
     pub deletes: Deletes,
     /// All rows and tombstones go first.
@@ -173,6 +179,10 @@ pub enum Deletes {
         tombstones: TableName,
         /// The snapshot of it that the change is based on; none creates the table.
         base: Option<Snapshot>,
+        /// The greatest sequence of tombstones that are gone ([`Collected::through`]): an upsert of a key that neither
+        /// table nor tombstones have, and that is not newer, may be of a row that was deleted. It comes back in
+        /// [`Staged::late`].
+        collected: Option<String>,
     },
     /// The row stays as it is, but for the columns of the operation and the sequence, `_seq` and `_deleted`: these become
     /// the delete's, `_deleted` true. Of a key without a row the event becomes one. The table has a column `_deleted`
@@ -223,6 +233,10 @@ pub struct Staged {
     pub tombstones: Option<Tombstones>,
     /// Change events without a sequence, as they were delivered (**Q-1**).
     pub refused: Vec<RecordBatch>,
+    /// Events that may be older than a tombstone that is gone, in the table's columns (**Q-1**).
+    pub late: Vec<RecordBatch>,
+    /// Values of change events that did not change and were not there to be kept: NULL now.
+    pub unavailable: u64,
 }
 
 /// Staged tombstones of a table: a table of their own, key columns and sequence, that moves in the same transaction.
@@ -275,6 +289,19 @@ pub trait Tables: Send + Sync + fmt::Debug {
     async fn sweep(&self, table: &TableName, sweep: &Sweep) -> Result<Swept> {
         let (_, _) = (table, sweep);
         Ok(Swept::default())
+    }
+
+    /// Stages the removal of tombstones of deletes that were applied before a moment. `sequence` is their column of that name,
+    /// `known` what [`Collected::through`] was so far. None when there is none to remove, or the table moved on meanwhile.
+    async fn collect(
+        &self,
+        table: &TableName,
+        sequence: &str,
+        before: Timestamp,
+        known: Option<&str>,
+    ) -> Result<Option<Collected>> {
+        let (_, _, _, _) = (table, sequence, before, known);
+        Ok(None)
     }
 
     /// Writes the files anew that hold the most deleted rows, up to so many bytes. Neither watermark nor commit count

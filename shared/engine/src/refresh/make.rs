@@ -1,28 +1,29 @@
 //! From what was loaded to staged rows: text, pins, query, stage, assertions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use arrow::datatypes::SchemaRef;
 use domain::{
-    Materialized, Model, OnSchemaChange, SEQUENCE, Severity, Strategy, TableName,
+    Materialized, Model, OnSchemaChange, SEQUENCE, Strategy, TableName,
     sql::{self, Bindings, Placeholder},
 };
-use futures::TryStreamExt;
 use ports::{
     Error, Kind, Result,
     query::{Catalog, Limits, Statement},
+    state::Write,
     tables::{Apply, Change, Pin, Rows, Staged},
 };
 
 use super::{
+    asserts::check,
     auto::{self, Part},
-    checks::Check,
+    bad_rows::{self, Out},
     events,
     feeds::{self, Feeds},
     job::{Job, Loaded, Reason, is_edited, is_live},
 };
 use crate::{
-    World, load,
+    World,
     pins::{self, Reads},
 };
 
@@ -39,6 +40,12 @@ pub(crate) struct Made {
     pub(crate) rebuilt: bool,
     /// Why all rows were computed anew, by a model that replaces those of affected keys when it can.
     pub(crate) recomputed: Option<String>,
+    /// Whether rows have sequences that readers are past: these are built anew.
+    pub(crate) late: bool,
+    /// Rows in quarantine from now on, when that changes.
+    pub(crate) held: Option<u64>,
+    /// What else moves with the rows.
+    pub(crate) writes: Vec<Write>,
 }
 
 /// Why nothing was made.
@@ -52,10 +59,42 @@ pub(crate) enum Stopped {
     Failed(Error),
     /// An error-severity assertion failed.
     Assertion(String),
+    /// The same, and these rows of the input are why.
+    BadRows {
+        /// Each with how it breaks the model.
+        rows: BTreeMap<u64, String>,
+        /// What an assertion says.
+        message: String,
+    },
 }
 
-/// Runs the query and stages its rows.
+/// Runs the query and stages its rows, without those that break it when the model says so.
 pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Made, Stopped> {
+    let out = Out::of(job, loaded).map_err(Stopped::World)?;
+    let (mut made, out) = bad_rows::make(world, job, loaded, out).await?;
+    bad_rows::keep(world, job, loaded, &mut made, &out)
+        .await
+        .map_err(Stopped::from)?;
+    Ok(made)
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Self {
+        match error.kind {
+            Kind::Conflict => Self::Conflict,
+            Kind::Unavailable | Kind::Corrupt => Self::World(error),
+            Kind::Invalid | Kind::NotFound | Kind::TooLarge => Self::Failed(error),
+        }
+    }
+}
+
+/// One attempt, without the rows that are left out.
+pub(crate) async fn once(
+    world: &World,
+    job: &Job<'_>,
+    loaded: &Loaded,
+    out: &Out,
+) -> Result<Made, Stopped> {
     let began = world.clock.now();
     // A statement that ran out of its time is the model's fault; any other silence is the world's.
     let stopped = |error: Error| match error.kind {
@@ -73,12 +112,19 @@ pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Resul
         true => &whole,
         false => job,
     };
-    let (change, rebuilt, recomputed) = query(world, job, loaded).await.map_err(stopped)?;
+    let (change, rebuilt, recomputed) = query(world, job, loaded, out).await.map_err(stopped)?;
     let mut staged = world.tables.stage(change).await.map_err(stopped)?;
     staged.changed |= !loaded.is_built();
-    let warnings = check(world, job, loaded, &staged)
-        .await
-        .map_err(stopped)??;
+    let warnings = match check(world, job, loaded, &staged).await.map_err(stopped)? {
+        Err(Stopped::Assertion(message)) => {
+            let bad = bad_rows::breaking(world, job, loaded, out, &staged).await;
+            return Err(match bad.map_err(stopped)? {
+                Some(rows) => Stopped::BadRows { rows, message },
+                None => Stopped::Assertion(message),
+            });
+        }
+        checked => checked?,
+    };
     let quarantined = events::quarantine(world, job, loaded, &staged)
         .await
         .map_err(stopped)?;
@@ -88,25 +134,29 @@ pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Resul
         quarantined,
         rebuilt,
         recomputed,
+        late: out.replay.is_some(),
+        held: None,
+        writes: Vec::new(),
     })
 }
 
 /// The change whose rows are the query's, whether they replace all there are, and why an auto model is computed anew.
-async fn query(
+pub(super) async fn query(
     world: &World,
     job: &Job<'_>,
     loaded: &Loaded,
+    out: &Out,
 ) -> Result<(Change, bool, Option<String>)> {
     let whole = job.rebuilt();
     let mut job = job;
-    let mut ran = run(world, job, loaded).await?;
+    let mut ran = run(world, job, loaded, out).await?;
     let useless = match &ran {
         Some(ran) => retypes(world, job, loaded, &ran.rows.schema).await?,
         None => true,
     };
     if useless {
         job = &whole;
-        ran = run(world, job, loaded).await?;
+        ran = run(world, job, loaded, out).await?;
     }
     let Ran {
         rows,
@@ -155,14 +205,15 @@ struct Ran {
 }
 
 /// The query's rows; none when a feed that it reads begins at a snapshot that is gone.
-async fn run(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Option<Ran>> {
-    let mut text = text(job, loaded)?;
+async fn run(world: &World, job: &Job<'_>, loaded: &Loaded, out: &Out) -> Result<Option<Ran>> {
+    let mut text = text(job, loaded, out.replay.is_some())?;
     let feeds = match feeds::read(world, job, loaded, &text).await? {
         Some(feeds) => feeds,
         None if job.reason == Reason::Full => Feeds::default(),
         None => return Ok(None),
     };
-    let catalog = catalog(job, world, loaded, &text, feeds)?;
+    let mut catalog = catalog(job, world, loaded, &text, feeds)?;
+    out.restrict(&mut catalog, job.reason)?;
     let mut recomputed = None;
     let mut apply = apply(world, job, loaded)?;
     if job.model.is_auto() && job.reason != Reason::Full && loaded.is_built() {
@@ -211,10 +262,10 @@ async fn retypes(world: &World, job: &Job<'_>, loaded: &Loaded, rows: &SchemaRef
 }
 
 /// The text to run.
-fn text(job: &Job<'_>, loaded: &Loaded) -> Result<String> {
+fn text(job: &Job<'_>, loaded: &Loaded, replay: bool) -> Result<String> {
     let model = job.model;
     let fresh = job.reason == Reason::Full;
-    let mark = |sequence| if fresh { 0 } else { sequence };
+    let mark = |sequence| if fresh || replay { 0 } else { sequence };
     let watermarks: BTreeMap<_, _> = loaded
         .inputs
         .iter()
@@ -235,7 +286,12 @@ fn text(job: &Job<'_>, loaded: &Loaded) -> Result<String> {
         changes,
     };
     let filtered = is_filtered(model, loaded.is_built() && !fresh);
-    sql::text(model, &bindings, filtered).map_err(|error| pins::unreadable(&model.file, error))
+    let text = sql::text(model, &bindings, filtered)
+        .map_err(|error| pins::unreadable(&model.file, error))?;
+    Ok(match replay && is_merge(model) {
+        true => bad_rows::unless_newer(&text, &model.name, &model.config.unique_key),
+        false => text,
+    })
 }
 
 /// Whether the filter applies: always to a live model, whose watermark is 0 at first; to another one only when there
@@ -281,7 +337,9 @@ fn apply(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Apply> {
     let config = &job.model.config;
     let key = || config.unique_key.clone();
     if let Some(cdc) = &config.cdc {
-        return events::apply(world, job, loaded, cdc).map(Apply::Events);
+        return Ok(Apply::Events(Box::new(events::apply(
+            world, job, loaded, cdc,
+        )?)));
     }
     Ok(match (config.materialized, job.reason) {
         (Materialized::Incremental, Reason::Full) if loaded.is_built() => Apply::Overwrite,
@@ -324,115 +382,4 @@ fn catalog(
         feeds,
         ..reads.catalog(pinned)
     })
-}
-
-/// Runs the assertions on the staged table, if they are due. `None`: not checked.
-async fn check(
-    world: &World,
-    job: &Job<'_>,
-    loaded: &Loaded,
-    staged: &Staged,
-) -> Result<Result<Option<Vec<String>>, Stopped>> {
-    let model = job.model;
-    let interval = world.live.assertion_interval;
-    let recent = loaded
-        .state
-        .asserted_at
-        .is_some_and(|at| world.clock.now().since(at) < interval);
-    if model.asserts.is_empty() || job.reason == Reason::Live && (recent || !staged.changed) {
-        return Ok(Ok(None));
-    }
-    let mut warnings = Vec::new();
-    for (severity, message) in broken(world, model, staged).await? {
-        match severity {
-            Severity::Error => return Ok(Err(Stopped::Assertion(message))),
-            Severity::Warning => warnings.push(message),
-        }
-    }
-    Ok(Ok(Some(warnings)))
-}
-
-/// The assertions that do not hold.
-async fn broken(world: &World, model: &Model, staged: &Staged) -> Result<Vec<(Severity, String)>> {
-    let table = &model.name;
-    let mut checks = Vec::with_capacity(model.asserts.len());
-    for assert in &model.asserts {
-        checks.push((assert, Check::read(table, assert)?));
-    }
-    // One scan answers all that can be asked of single rows.
-    let measures: Vec<String> = checks
-        .iter()
-        .filter_map(|(_, check)| match check {
-            Check::Rows(predicate) => Some(format!("COUNT(*) FILTER (WHERE {predicate})")),
-            Check::RowCount(..) => Some(String::from("COUNT(*)")),
-            Check::Count(_) => None,
-        })
-        .collect();
-    let mut scanned = match measures.is_empty() {
-        true => Vec::new(),
-        false => {
-            let sql = format!("SELECT {} FROM {table}", measures.join(", "));
-            numbers(world, table, staged, &sql).await?
-        }
-    }
-    .into_iter();
-    let mut broken = Vec::new();
-    for (assert, check) in &checks {
-        let found = match check {
-            Check::Rows(_) | Check::RowCount(..) => scanned.next(),
-            Check::Count(sql) => numbers(world, table, staged, sql).await?.pop(),
-        };
-        if let Some(message) = check.verdict(&assert.expression, found.unwrap_or(0)) {
-            broken.push((assert.severity, message));
-        }
-    }
-    Ok(broken)
-}
-
-/// The numbers in the only row of a statement over the staged table.
-async fn numbers(world: &World, table: &TableName, staged: &Staged, sql: &str) -> Result<Vec<u64>> {
-    let own = Pin::Model {
-        table: table.clone(),
-        snapshot: staged.snapshot.clone(),
-    };
-    let named = pins::tables(&table.to_string(), sql)?;
-    let reads = Reads::of(&world.project, named)?;
-    let others: BTreeSet<_> = reads
-        .tables
-        .iter()
-        .filter(|t| *t != table)
-        .cloned()
-        .collect();
-    let heads = load::Items::load(&*world.state, others.iter().map(load::head)).await?;
-    let mut pinned = vec![own];
-    for other in &others {
-        pinned.push(pins::pin(
-            &world.project,
-            other,
-            heads.head(other)?.as_ref(),
-            None,
-        )?);
-    }
-    let rows = world
-        .query
-        .run(&Statement::new(sql), &reads.catalog(pinned))
-        .await?;
-    let batches: Vec<_> = rows.stream.try_collect().await?;
-    Ok(batches
-        .iter()
-        .find(|batch| batch.num_rows() > 0)
-        .map(counts)
-        .unwrap_or_default())
-}
-
-/// The first row of a batch of counts.
-fn counts(batch: &arrow::array::RecordBatch) -> Vec<u64> {
-    use arrow::{array::AsArray, datatypes::Int64Type};
-    let count = |array: &arrow::array::ArrayRef| {
-        let count = array
-            .as_primitive_opt::<Int64Type>()
-            .map_or(0, |counts| counts.value(0));
-        u64::try_from(count).unwrap_or(0)
-    };
-    batch.columns().iter().map(count).collect()
 }

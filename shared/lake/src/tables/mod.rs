@@ -12,13 +12,16 @@
 mod bounds;
 mod cache;
 mod changes;
+mod collect;
 mod columns;
 mod commit;
 mod compact;
 mod deletes;
 mod draft;
 mod events;
+mod fill;
 mod flags;
+mod gaps;
 mod intake;
 mod keymap;
 mod keys;
@@ -50,7 +53,7 @@ use std::{fmt, sync::Arc};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use domain::{
-    TableName,
+    TableName, Timestamp,
     items::{self, HEAD, Head, Snapshot},
 };
 use ports::{
@@ -58,7 +61,7 @@ use ports::{
     feed::{Between, Changes},
     state::Key,
     tables::{Change, Pin, Scan, Staged},
-    upkeep::{Compacted, Keep, Sweep, Swept},
+    upkeep::{Collected, Compacted, Keep, Sweep, Swept},
 };
 
 use self::{cache::Cache, limits::Limits, names::Root, read::Footers, table::Table};
@@ -195,6 +198,16 @@ impl Tables for Lake {
 
     async fn sweep(&self, table: &TableName, sweep: &Sweep) -> Result<Swept> {
         upkeep::sweep(self, table, sweep).await
+    }
+
+    async fn collect(
+        &self,
+        table: &TableName,
+        sequence: &str,
+        before: Timestamp,
+        known: Option<&str>,
+    ) -> Result<Option<Collected>> {
+        collect::collect(self, table, sequence, before, known).await
     }
 
     async fn compact(&self, table: &TableName, key: &[String], bytes: u64) -> Result<Compacted> {
