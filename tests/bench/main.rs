@@ -1,12 +1,13 @@
 //! The benchmarks: one command, JSON on stdout, progress on stderr.
 //!
 //! ```console
-//! $ cargo run --release --bin bench -- [--quick] [--only freshness|ingest|merge|cold|peer]
+//! $ cargo run --release --bin bench -- [--quick] [--only freshness|ingest|merge|auto|cold|peer]
 //! ```
 //!
 //! Everything runs on this machine: the real program as a child process, or its crates on files. The peer is measured
 //! in the same run when `HEADWATER_PEER_PYTHON` names a Python that has it.
 
+mod auto;
 mod cold;
 mod freshness;
 mod ingest;
@@ -24,7 +25,7 @@ struct Options {
     only: Option<String>,
 }
 
-const NAMES: [&str; 5] = ["freshness", "ingest", "merge", "cold", "peer"];
+const NAMES: [&str; 6] = ["freshness", "ingest", "merge", "auto", "cold", "peer"];
 /// What is measured: the program, and the functions of a deployment.
 const PROGRAMS: [&str; 5] = ["headwater", "ingest", "coalesce", "sweep", "sql"];
 
@@ -34,6 +35,11 @@ fn main() -> Result<()> {
         && flag == "--merge-child"
     {
         return merge::child(rest);
+    }
+    if let [flag, rest @ ..] = arguments.as_slice()
+        && flag == "--auto-child"
+    {
+        return auto::child(rest);
     }
     let options = parse(&arguments)?;
     build_programs()?;
@@ -47,6 +53,7 @@ fn main() -> Result<()> {
             "freshness" => freshness::run(&options),
             "ingest" => ingest::run(&options),
             "merge" => merge::run(&options),
+            "auto" => auto::run(&options),
             "cold" => cold::run(&options),
             _ => peer::run(&options),
         };

@@ -60,9 +60,20 @@ pub(crate) fn child(arguments: &[String]) -> Result<()> {
 
 /// Times every refresh.
 #[derive(Default)]
-struct Watch {
+pub(crate) struct Watch {
     started: Mutex<BTreeMap<TableName, Instant>>,
     took: Mutex<BTreeMap<TableName, Vec<Duration>>>,
+}
+
+impl Watch {
+    /// How long the refreshes of one model took.
+    pub(crate) fn of(&self, name: &str) -> Option<Vec<Duration>> {
+        let took = self.took.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut models = took.iter();
+        models
+            .find(|(model, _)| model.to_string() == name)
+            .map(|(_, all)| all.clone())
+    }
 }
 
 impl cycle::Observer for Watch {
@@ -132,15 +143,7 @@ async fn measure(existing: i64, rounds: i64) -> Result<Value> {
         cycle(&world, &watch).await?;
         whole.push(started.elapsed());
     }
-    let took = watch
-        .took
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
-    let of = |name: &str| {
-        took.iter()
-            .find(|(model, _)| model.to_string() == name)
-            .map(|(_, all)| summary(all.clone()))
-    };
+    let of = |name: &str| watch.of(name).map(summary);
     Ok(
         json!({ "existing_rows": existing, "batch_rows": BATCH_ROWS, "landing_s": landed.as_secs_f64(),
         "first_build_s": built.as_secs_f64(), "landing_commit": summary(landings), "silver_refresh": of("silver.orders"),
@@ -225,7 +228,7 @@ async fn append(world: &World, orders: &TableName, rows: Vec<(i64, i64)>) -> Res
     Ok(())
 }
 
-async fn cycle(world: &World, observer: &dyn cycle::Observer) -> Result<()> {
+pub(crate) async fn cycle(world: &World, observer: &dyn cycle::Observer) -> Result<()> {
     let report = cycle::run(world, observer)
         .await
         .map_err(|error| tests::rows::chain(&error))?;

@@ -3,6 +3,7 @@
 //! Tests are registered by hand instead of by attribute because the cases are files found when the suite starts.
 
 mod access;
+mod auto;
 mod aws_faults;
 mod bad_input;
 mod bugs;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     trials.extend(tidy::trials());
     trials.extend(bugs::trials());
     trials.extend(access::trials());
+    trials.extend(auto::trials());
     trials.extend(bad_input::trials());
     trials.extend(change_bugs::trials());
     trials.extend(checks::trials());

@@ -157,12 +157,13 @@ pub fn remarks(report: &Report) -> Vec<(String, bool)> {
     let mut remarks = Vec::new();
     for (model, how) in &report.models {
         match how {
-            Refreshed::Built { warnings, .. } => {
-                remarks.extend(
-                    warnings
-                        .iter()
-                        .map(|warning| (format!("{model}: {warning}"), false)),
-                );
+            Refreshed::Built {
+                warnings,
+                recomputed,
+                ..
+            } => {
+                let said = warnings.iter().chain(recomputed);
+                remarks.extend(said.map(|said| (format!("{model}: {said}"), false)));
             }
             Refreshed::Error { message } | Refreshed::AssertionFailed { message } => {
                 remarks.push((format!("{model}: {message}"), true));

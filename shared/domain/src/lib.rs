@@ -21,6 +21,7 @@ pub mod rfc3339;
 pub mod schedule;
 pub mod sql;
 pub mod time;
+mod traced;
 mod validate;
 
 pub use live::{LiveSettings, Maintenance};

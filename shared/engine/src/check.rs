@@ -144,7 +144,7 @@ impl Check<'_> {
 fn text(model: &Model) -> Option<String> {
     let placeholders = |text: &str| sql::placeholders(text).ok();
     let mut found = placeholders(&model.sql)?;
-    let filtered = model.config.materialized == Materialized::Incremental;
+    let filtered = model.config.materialized == Materialized::Incremental && !model.is_auto();
     if let (Some(filter), true) = (&model.config.filter, filtered) {
         found.extend(placeholders(filter)?);
     }

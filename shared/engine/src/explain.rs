@@ -99,7 +99,7 @@ async fn step(
         action,
         reason,
         reads: loaded.inputs.iter().map(range).collect(),
-        strategy: strategy(model),
+        strategy: strategy(world, model),
     })
 }
 
@@ -184,7 +184,7 @@ fn range(
     format!("{table} ({from}, {to}]")
 }
 
-fn strategy(model: &Model) -> String {
+fn strategy(world: &World, model: &Model) -> String {
     let key = model.config.unique_key.join(", ");
     match (model.config.materialized, model.config.strategy) {
         (Materialized::Table | Materialized::View | Materialized::Ephemeral, _) => {
@@ -194,6 +194,10 @@ fn strategy(model: &Model) -> String {
         (Materialized::Incremental, Strategy::Merge) => format!("merge on {key}"),
         (Materialized::Incremental, Strategy::DeleteInsert) => format!("delete+insert on {key}"),
         (Materialized::Incremental, Strategy::Append) => String::from("append"),
-        (Materialized::Incremental, Strategy::Auto) => String::from("auto"),
+        (Materialized::Incremental, Strategy::Auto) => match world.project.traced(model) {
+            Some(Ok(trace)) => format!("auto on {}", trace.key.join(", ")),
+            Some(Err(why)) => format!("auto: {why}"),
+            None => String::from("auto"),
+        },
     }
 }

@@ -60,6 +60,7 @@ impl Reads {
             tables,
             feeds: BTreeMap::new(),
             views: self.views,
+            affected: Vec::new(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One refresh: pin, query, stage, check, commit.
 
 mod alert;
+mod auto;
 mod checks;
 mod commit;
 pub(crate) mod events;
@@ -42,6 +43,9 @@ pub enum Refreshed {
         warnings: Vec<String>,
         /// Change events without a sequence, kept in `quarantine.<model>` instead.
         quarantined: u64,
+        /// Why a model that replaces the rows of affected keys when it can computed all of them anew.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        recomputed: Option<String>,
     },
     /// Nothing to do.
     Idle,

@@ -100,6 +100,8 @@ pub struct ModelStatus {
     pub edited: bool,
     /// Warn-severity assertions that failed in the last refresh.
     pub warnings: Vec<String>,
+    /// Why every refresh computes all its rows anew, though it replaces those of affected keys where it can.
+    pub recomputes: Option<String>,
 }
 
 /// One landing table.
@@ -192,6 +194,10 @@ async fn one(
         edited,
         retry_in_seconds: state.retry_at.map(|at| at.since(now).as_secs_f64()),
         warnings: state.warnings,
+        recomputes: match definition.and_then(|model| world.project.traced(model)) {
+            Some(Err(why)) => Some(why.to_string()),
+            Some(Ok(_)) | None => None,
+        },
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use arrow::datatypes::SchemaRef;
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use domain::{Duration, TableName};
 
@@ -21,7 +21,13 @@ pub struct Catalog {
     pub feeds: BTreeMap<TableName, Arc<Feed>>,
     /// Views and ephemeral models by name: their queries, placeholders already substituted.
     pub views: BTreeMap<TableName, String>,
+    /// Rows that a statement asks for by [`AFFECTED`]; none when it does not.
+    pub affected: Vec<RecordBatch>,
 }
+
+/// A function of a statement over a catalog with affected rows: whether its arguments are, in their order, the values of
+/// one of these. NULL equals NULL, -0.0 equals 0.0, NaN equals NaN.
+pub const AFFECTED: &str = "_affected";
 
 /// A read-only statement.
 #[derive(Clone, Debug, PartialEq)]

@@ -109,7 +109,7 @@ pub struct Bounds {
 }
 
 /// How staged rows meet the table's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Apply {
     /// Rows are added, by column name.
     Append,
@@ -125,7 +125,17 @@ pub enum Apply {
         /// Key columns.
         key: Vec<String>,
     },
-    /// The table's rows become the batch's.
+    /// Every table row of these keys goes, and the batch's rows of them stay; its rows of other keys are left out. A key
+    /// that the batch has no rows of is gone. Keys are equal as in a merge (**M-3**).
+    Replace {
+        /// Key columns.
+        key: Vec<String>,
+        /// The keys: columns of those names, duplicates allowed.
+        keys: Vec<RecordBatch>,
+    },
+    /// The table's rows become the batch's; its columns change as far as the change allows.
+    ReplaceAll,
+    /// The table's rows become the batch's, and so do its columns.
     Overwrite,
     /// The batch's rows are change events, and say what becomes of the row of their key.
     Events(Events),

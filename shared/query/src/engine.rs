@@ -16,6 +16,7 @@ use ports::{
 };
 
 use crate::{
+    affected,
     failure::Doing,
     footers::Footers,
     model::Lake,
@@ -94,6 +95,8 @@ impl Job {
             lake,
             catalog: &self.catalog,
             doing: self.doing("plan statement"),
+            affected: affected::function(&self.catalog.affected)
+                .map_err(|error| self.doing("plan statement").failed(error))?,
         };
         planner
             .plan(&self.statement.sql, &self.statement.parameters)

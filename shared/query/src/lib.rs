@@ -3,6 +3,7 @@
 //! A statement is parsed by `domain::sql`, sees only the tables and views of the catalog it was given, and runs on threads
 //! of its own under limits of memory, time and rows. Nothing here writes, opens a path of the machine or a URL.
 
+mod affected;
 mod alias;
 mod bounds;
 mod casts;

@@ -8,8 +8,8 @@ use std::{
 use datafusion::{
     catalog::view::ViewTable,
     common::{DataFusionError, ParamValues, ScalarValue},
-    execution::{SessionState, context::SQLOptions},
-    logical_expr::LogicalPlan,
+    execution::{FunctionRegistry, SessionState, context::SQLOptions},
+    logical_expr::{LogicalPlan, ScalarUDF},
     sql::parser::Statement as DfStatement,
 };
 use domain::{CHANGE, SEQUENCE, TableName, sql};
@@ -36,6 +36,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) lake: &'a Arc<Lake>,
     pub(crate) catalog: &'a Catalog,
     pub(crate) doing: Doing<'a>,
+    /// The function that asks for affected rows, when the catalog has some.
+    pub(crate) affected: Option<Arc<ScalarUDF>>,
 }
 
 /// A plan and the state to run it with.
@@ -169,6 +171,11 @@ impl Planner<'_> {
             .collect();
         let mut state = self.base.clone();
         state.register_catalog_list(Arc::new(Named(Arc::new(named))));
+        if let Some(affected) = &self.affected {
+            state
+                .register_udf(Arc::clone(affected))
+                .map_err(|error| self.doing.failed(error))?;
+        }
         state.mark_start_execution();
         let statement = DfStatement::Statement(Box::new(statement));
         let plan = state.statement_to_plan(statement).await;

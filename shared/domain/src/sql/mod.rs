@@ -20,6 +20,7 @@ mod rows;
 mod scopes;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 
 use dialect::Budgeted;
 

@@ -50,6 +50,11 @@ fn is_over_rows(function: &Function) -> bool {
         || name.is_some_and(is_aggregate)
 }
 
+/// Whether a function of this name, in lower case, is an aggregate.
+pub(super) fn is_aggregate_name(name: &str) -> bool {
+    AGGREGATES.contains(&name)
+}
+
 /// Whether the query gives this name to something that is not the column of this name.
 pub(super) fn is_output_alias(select: &Select, name: &str) -> bool {
     select.projection.iter().any(|item| match item {

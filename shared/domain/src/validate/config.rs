@@ -129,16 +129,11 @@ fn strategy_word(text: Option<String>, file: &mut File<'_>) -> Strategy {
         None | Some("merge") => Strategy::Merge,
         Some("delete+insert") => Strategy::DeleteInsert,
         Some("append") => Strategy::Append,
-        Some("auto") => {
-            let message =
-                "strategy auto is not available yet: use merge or delete+insert".to_owned();
-            file.error_at_key("strategy_not_available", "incremental_strategy", message);
-            Strategy::Auto
-        }
+        Some("auto") => Strategy::Auto,
         Some(other) => {
-            let hint = nearest(other, ["merge", "delete+insert", "append"])
+            let hint = nearest(other, ["merge", "delete+insert", "append", "auto"])
                 .map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
-            let message = format!("`{other}` is none of merge, delete+insert, append{hint}");
+            let message = format!("`{other}` is none of merge, delete+insert, append, auto{hint}");
             file.error_at_key("unknown_strategy", "incremental_strategy", message);
             Strategy::Merge
         }

@@ -276,6 +276,8 @@ pub(crate) fn known_inputs<'a>(
 }
 
 #[cfg(test)]
+mod autos;
+#[cfg(test)]
 mod codes;
 #[cfg(test)]
 mod feeds;

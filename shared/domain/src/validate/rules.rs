@@ -57,6 +57,9 @@ pub(super) fn model(model: &Model, file: &mut File<'_>) {
         file.push(Severity::Warning, "missing_unique_key", message, top);
     }
     let placeholders = placeholders(model);
+    if model.is_auto() {
+        auto(model, &placeholders, file);
+    }
     let reads_changes = placeholders.iter().any(|placed| is_feed(&placed.0));
     if incremental
         && config.live
@@ -89,6 +92,29 @@ pub(super) fn model(model: &Model, file: &mut File<'_>) {
     {
         let message = "{changes} has rows in live incremental models only".to_owned();
         file.push(Severity::Error, "changes_without_live", message, *at);
+    }
+}
+
+/// A model that finds out by itself what changed says nothing about it.
+fn auto(model: &Model, placeholders: &[(Placeholder, (usize, usize))], file: &mut File<'_>) {
+    if model.config.filter.is_some() {
+        let message =
+            "auto finds out by itself what changed, and leaves incremental_filter out".to_owned();
+        file.at_key(
+            Severity::Warning,
+            "auto_ignores_filter",
+            "incremental_filter",
+            message,
+        );
+    }
+    // Those of a filter are left out with it.
+    let of_query = sql::placeholders(&model.sql).unwrap_or_default().len();
+    if let Some((_, at)) = placeholders.iter().take(of_query).next() {
+        let message =
+            "auto finds out by itself what changed: its query is written as for all rows, without \
+                       {watermark}, {changes} or {this}"
+                .to_owned();
+        file.push(Severity::Error, "auto_with_placeholder", message, *at);
     }
 }
 
@@ -132,6 +158,15 @@ pub(crate) fn project(
         if model.config.live && model.config.materialized == Materialized::Incremental {
             live(project, model, findings);
         }
+        if let Some(Err(why)) = project.traced(model) {
+            let finding = about(
+                model,
+                Severity::Warning,
+                "auto_untraceable",
+                why.to_string(),
+            );
+            findings.push(finding);
+        }
     }
 }
 
@@ -149,7 +184,7 @@ fn live(project: &Project, model: &Model, findings: &mut Vec<Finding>) {
         push(Severity::Warning, "live_no_live_input", message);
     }
     let placeholders: Vec<Placeholder> = placeholders(model).into_iter().map(|p| p.0).collect();
-    if !placeholders.iter().any(|p| is_watermark(p) || is_feed(p)) {
+    if !model.is_auto() && !placeholders.iter().any(|p| is_watermark(p) || is_feed(p)) {
         let message = "it reads its whole input on every refresh: filter by _seq > {watermark}, \
                        or read {changes}"
             .to_owned();

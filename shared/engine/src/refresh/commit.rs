@@ -52,6 +52,7 @@ pub(crate) async fn commit(
         staged,
         quarantined,
         rebuilt,
+        recomputed,
         ..
     } = made;
     let position = published(loaded, &staged);
@@ -119,6 +120,7 @@ pub(crate) async fn commit(
         duration_ms: millis(now.since(times.began)),
         warnings: state.warnings,
         quarantined,
+        recomputed,
     })
 }
 

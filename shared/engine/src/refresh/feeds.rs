@@ -36,24 +36,9 @@ pub(crate) async fn read(
         else {
             continue;
         };
-        let Some(since) = since(job, loaded, input) else {
-            tracing::info!(
-                model = %job.model.name,
-                input = %input.table,
-                "rebuilt: which snapshot it consumed is not known"
-            );
-            return Ok(None);
-        };
-        let head = loaded.items.head(&input.table)?;
-        let limit = Some(input.to.sequence);
-        let between = Between {
-            since,
-            to: pins::pin(&world.project, &input.table, head.as_ref(), limit)?,
-            key: key(&world.project, &input.table),
-        };
-        match world.tables.changes(&between).await? {
-            Changes::Told(feed) => drop(feeds.insert(name, Arc::new(feed))),
-            Changes::Lost(why) => {
+        match self::of(world, job, loaded, input).await? {
+            Ok(feed) => drop(feeds.insert(name, Arc::new(feed))),
+            Err(why) => {
                 tracing::info!(
                     model = %job.model.name,
                     input = %input.table,
@@ -65,6 +50,41 @@ pub(crate) async fn read(
         }
     }
     Ok(Some(feeds))
+}
+
+/// Why there is no feed of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// Which snapshot was consumed is not known.
+    Unknown,
+    /// The lake cannot tell it.
+    Feed(ports::feed::Lost),
+}
+
+/// The feed of one input, from what the model has consumed to what this build consumes.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) async fn of(
+    world: &World,
+    job: &Job<'_>,
+    loaded: &Loaded,
+    input: &Input,
+) -> Result<Result<Feed, Lost>> {
+    let Some(since) = since(job, loaded, input) else {
+        return Ok(Err(Lost::Unknown));
+    };
+    let head = loaded.items.head(&input.table)?;
+    let limit = Some(input.to.sequence);
+    let between = Between {
+        since,
+        to: pins::pin(&world.project, &input.table, head.as_ref(), limit)?,
+        key: key(&world.project, &input.table),
+    };
+    Ok(match world.tables.changes(&between).await? {
+        Changes::Told(feed) => Ok(feed),
+        Changes::Lost(why) => Err(Lost::Feed(why)),
+    })
 }
 
 /// Where the feed of an input begins for this build.

@@ -15,10 +15,11 @@ use ports::{
 };
 
 use super::{
+    auto::{self, Part},
     checks::Check,
     events,
     feeds::{self, Feeds},
-    job::{Job, Loaded, Reason, is_live},
+    job::{Job, Loaded, Reason, is_edited, is_live},
 };
 use crate::{
     World, load,
@@ -36,6 +37,8 @@ pub(crate) struct Made {
     pub(crate) quarantined: u64,
     /// Whether the rows replace all there were.
     pub(crate) rebuilt: bool,
+    /// Why all rows were computed anew, by a model that replaces those of affected keys when it can.
+    pub(crate) recomputed: Option<String>,
 }
 
 /// Why nothing was made.
@@ -70,7 +73,7 @@ pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Resul
         true => &whole,
         false => job,
     };
-    let (change, rebuilt) = query(world, job, loaded).await.map_err(stopped)?;
+    let (change, rebuilt, recomputed) = query(world, job, loaded).await.map_err(stopped)?;
     let mut staged = world.tables.stage(change).await.map_err(stopped)?;
     staged.changed |= !loaded.is_built();
     let warnings = check(world, job, loaded, &staged)
@@ -84,23 +87,32 @@ pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Resul
         warnings,
         quarantined,
         rebuilt,
+        recomputed,
     })
 }
 
-/// The change whose rows are the query's, and whether they replace all there are.
-async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<(Change, bool)> {
+/// The change whose rows are the query's, whether they replace all there are, and why an auto model is computed anew.
+async fn query(
+    world: &World,
+    job: &Job<'_>,
+    loaded: &Loaded,
+) -> Result<(Change, bool, Option<String>)> {
     let whole = job.rebuilt();
     let mut job = job;
-    let mut rows = run(world, job, loaded).await?;
-    let useless = match &rows {
-        Some(rows) => retypes(world, job, loaded, &rows.schema).await?,
+    let mut ran = run(world, job, loaded).await?;
+    let useless = match &ran {
+        Some(ran) => retypes(world, job, loaded, &ran.rows.schema).await?,
         None => true,
     };
     if useless {
         job = &whole;
-        rows = run(world, job, loaded).await?;
+        ran = run(world, job, loaded).await?;
     }
-    let rows = rows.ok_or_else(|| {
+    let Ran {
+        rows,
+        apply,
+        recomputed,
+    } = ran.ok_or_else(|| {
         Error::new(Kind::Corrupt, "build model", &job.model.name)
             .because("an input has no rows to begin from")
     })?;
@@ -112,7 +124,7 @@ async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<(Change,
     let change = Change {
         table: job.model.name.clone(),
         base: loaded.head.as_ref().and_then(|head| head.snapshot.clone()),
-        apply: apply(world, job, loaded)?,
+        apply,
         on_schema_change: job.model.config.on_schema_change,
         rows,
         restamp_from: restamps.then(|| loaded.published().sequence + 1),
@@ -123,11 +135,27 @@ async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<(Change,
             .map(watermark)
             .collect(),
     };
-    Ok((change, job.reason == Reason::Full))
+    // Rows of another definition are others, whoever reads them.
+    let rebuilt = job.reason == Reason::Full || recomputed.is_some() && is_edited_auto(job, loaded);
+    Ok((change, rebuilt, recomputed))
+}
+
+/// Whether a model of which no row may stay as it was is another one than was built.
+fn is_edited_auto(job: &Job<'_>, loaded: &Loaded) -> bool {
+    job.model.is_auto() && loaded.is_built() && is_edited(&loaded.state, job.model)
+}
+
+/// What a query gave.
+struct Ran {
+    rows: Rows,
+    /// How they meet the table's.
+    apply: Apply,
+    /// Why an auto model is computed anew.
+    recomputed: Option<String>,
 }
 
 /// The query's rows; none when a feed that it reads begins at a snapshot that is gone.
-async fn run(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Option<Rows>> {
+async fn run(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Option<Ran>> {
     let mut text = text(job, loaded)?;
     let feeds = match feeds::read(world, job, loaded, &text).await? {
         Some(feeds) => feeds,
@@ -135,11 +163,36 @@ async fn run(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Option<Row
         None => return Ok(None),
     };
     let catalog = catalog(job, world, loaded, &text, feeds)?;
+    let mut recomputed = None;
+    let mut apply = apply(world, job, loaded)?;
+    if job.model.is_auto() && job.reason != Reason::Full && loaded.is_built() {
+        let part = match is_edited_auto(job, loaded) {
+            true => Part::anew("its definition changed"),
+            false => auto::part(world, job, loaded, &text, &catalog).await?,
+        };
+        match part {
+            Part::Keys { key, keys, rows } => {
+                return Ok(Some(Ran {
+                    rows,
+                    apply: Apply::Replace { key, keys },
+                    recomputed: None,
+                }));
+            }
+            Part::Whole(why) => {
+                tracing::info!(model = %job.model.name, why, "computed anew");
+                (apply, recomputed) = (Apply::ReplaceAll, Some(why));
+            }
+        }
+    }
     if job.reason == Reason::Full && loaded.is_built() && is_merge(job.model) {
         text = newest(world, text, &job.model.config.unique_key, &catalog).await?;
     }
     let rows = world.query.run(&Statement::new(text), &catalog).await?;
-    Ok(Some(rows))
+    Ok(Some(Ran {
+        rows,
+        apply,
+        recomputed,
+    }))
 }
 
 /// Whether a column has another type now, which the rows there are could not keep their values in.
@@ -160,7 +213,6 @@ async fn retypes(world: &World, job: &Job<'_>, loaded: &Loaded, rows: &SchemaRef
 /// The text to run.
 fn text(job: &Job<'_>, loaded: &Loaded) -> Result<String> {
     let model = job.model;
-    available(model)?;
     let fresh = job.reason == Reason::Full;
     let mark = |sequence| if fresh { 0 } else { sequence };
     let watermarks: BTreeMap<_, _> = loaded
@@ -190,7 +242,7 @@ fn text(job: &Job<'_>, loaded: &Loaded) -> Result<String> {
 /// is a table. A filter that reads the table itself waits until there is one.
 fn is_filtered(model: &Model, built: bool) -> bool {
     let filter = match (&model.config.filter, model.config.materialized) {
-        (Some(filter), Materialized::Incremental) => filter,
+        (Some(filter), Materialized::Incremental) if !model.is_auto() => filter,
         _ => return false,
     };
     let reads_itself = || {
@@ -198,20 +250,6 @@ fn is_filtered(model: &Model, built: bool) -> bool {
             .is_ok_and(|found| found.iter().any(|p| matches!(p, Placeholder::This)))
     };
     built || is_live(model) && !reads_itself()
-}
-
-/// Refuses what this version cannot do yet.
-fn available(model: &Model) -> Result<()> {
-    let refuse = |what: &str| {
-        Err(Error::new(Kind::Invalid, "build model", &model.name)
-            .because(format!("{what} is not available yet")))
-    };
-    if model.config.materialized == Materialized::Incremental
-        && model.config.strategy == Strategy::Auto
-    {
-        return refuse("incremental_strategy=auto");
-    }
-    Ok(())
 }
 
 /// Whether the model keeps the last delivered row per key. Change events come with an order of their own.

@@ -92,6 +92,7 @@ mod tests {
             duration_ms: 1,
             warnings: Vec::new(),
             quarantined: 0,
+            recomputed: None,
         };
         let mut journal = Journal::new(Timestamp(0));
         journal.note(&model, &built(2, 100));

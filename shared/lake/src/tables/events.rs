@@ -2,7 +2,7 @@
 //! make the change that is left. The cost follows the batch, as a merge's does.
 
 use arrow::datatypes::{DataType, Schema};
-use domain::{DELETED, SEQUENCE, TableName};
+use domain::{DELETED, OnSchemaChange, SEQUENCE, TableName};
 use ports::{
     Error, Kind, Result,
     tables::{Change, Deletes, Events as Apply, Staged, Tombstones},
@@ -32,7 +32,11 @@ pub(super) async fn stage(lake: &Lake, apply: &Apply, change: Change) -> Result<
     let plan = Plan {
         key: &apply.key,
         whole: apply.rebuild,
-        policy: change.on_schema_change,
+        // Rows that replace all others bring their own columns.
+        policy: match apply.rebuild {
+            true => OnSchemaChange::SyncAllColumns,
+            false => change.on_schema_change,
+        },
     };
     let stage = Stage::new(lake, table, opened, &plan, &incoming)?;
     let columns = &stage.draft.columns;

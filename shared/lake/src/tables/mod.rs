@@ -31,6 +31,7 @@ mod probe;
 mod prune;
 mod rank;
 mod read;
+mod replace;
 mod rewrite;
 mod shape;
 mod stage;

@@ -28,7 +28,7 @@ use super::{
     probe::{Column, Sought, Wanted, probe},
     prune::Ranges,
     rank::Order,
-    rewrite,
+    replace, rewrite,
     shape::{key_columns, revives},
     table::Table,
     verdict::{Finds, Positions},
@@ -102,7 +102,11 @@ pub(super) async fn stage(lake: &Lake, change: Change) -> Result<Staged> {
             let apply = apply.clone();
             return events::stage(lake, &apply, change).await;
         }
-        Apply::Append | Apply::Overwrite => (&[][..], false),
+        Apply::Append | Apply::ReplaceAll | Apply::Overwrite => (&[][..], false),
+        Apply::Replace { key, keys } => {
+            let (key, keys) = (key.clone(), keys.clone());
+            return replace::stage(lake, &key, &keys, change).await;
+        }
         Apply::Merge { key } => (key.as_slice(), true),
         Apply::DeleteInsert { key } if key.is_empty() => {
             return Err(Error::new(Kind::Invalid, "find the key of", &change.table)
@@ -113,8 +117,12 @@ pub(super) async fn stage(lake: &Lake, change: Change) -> Result<Staged> {
     let opened = open(lake, &change.table, change.base.as_ref()).await?;
     let plan = Plan {
         key,
-        whole: matches!(change.apply, Apply::Overwrite),
-        policy: change.on_schema_change,
+        whole: matches!(change.apply, Apply::Overwrite | Apply::ReplaceAll),
+        // Rows that replace all others bring their own columns.
+        policy: match change.apply {
+            Apply::Overwrite => OnSchemaChange::SyncAllColumns,
+            _ => change.on_schema_change,
+        },
     };
     let incoming = columns::incoming(&change.table, &change.rows.schema)?;
     let stage = Stage::new(lake, &change.table, opened, &plan, &incoming)?;
@@ -179,13 +187,8 @@ impl<'a> Stage<'a> {
         let draft = match base.as_deref() {
             None => Draft::create(table, &lake.root, &names, columns::create(incoming))?,
             Some(base) => {
-                // Rows that replace all others bring their own columns.
-                let policy = match plan.whole {
-                    true => OnSchemaChange::SyncAllColumns,
-                    false => plan.policy,
-                };
                 let last = base.metadata.last_column_id();
-                let next = columns::evolve(table, &base.columns, incoming, policy, last)?;
+                let next = columns::evolve(table, &base.columns, incoming, plan.policy, last)?;
                 evolved = next.changed;
                 revived = revives(base, &next.fields, last);
                 Draft::change(table, &lake.root, base, next.changed.then_some(next.fields))?

@@ -52,7 +52,10 @@ impl<'a> Graveyard<'a> {
         let plan = Plan {
             key: &apply.key,
             whole: apply.rebuild,
-            policy: OnSchemaChange::Fail,
+            policy: match apply.rebuild {
+                true => OnSchemaChange::SyncAllColumns,
+                false => OnSchemaChange::Fail,
+            },
         };
         if let Some(base) = opened.1.as_ref().filter(|_| !apply.rebuild) {
             let kept = &base.columns;

@@ -100,7 +100,14 @@ impl Naive {
         match apply {
             Apply::Events(_) => unreachable!("change events have a history of their own"),
             Apply::Append => self.rows.extend(batch),
-            Apply::Overwrite => self.rows = batch,
+            Apply::Overwrite | Apply::ReplaceAll => self.rows = batch,
+            Apply::Replace { key: columns, keys } => {
+                let keys = keys.iter().flat_map(in_text);
+                let gone: BTreeSet<_> = keys.map(|row| key(&row, columns)).collect();
+                let is_gone = |row: &Row| gone.contains(&key(row, columns));
+                self.rows.retain(|row| !is_gone(row));
+                self.rows.extend(batch.into_iter().filter(is_gone));
+            }
             Apply::DeleteInsert { key: columns } => {
                 let gone: BTreeSet<_> = batch.iter().map(|row| key(row, columns)).collect();
                 self.rows.retain(|row| !gone.contains(&key(row, columns)));
@@ -162,10 +169,17 @@ async fn check(seed: u64, limits: Limits) {
     let (mut world, mut naive, mut next) = (World::new(limits), Naive::default(), 0);
     let mut pinned = Vec::new();
     for step in 0..25 {
-        let apply = match dice.below(12) {
+        let apply = match dice.below(15) {
             0 => Apply::Append,
             1 if dice.below(4) == 0 => Apply::Overwrite,
             2..5 => Apply::DeleteInsert { key: key.clone() },
+            12 if dice.below(3) == 0 => Apply::ReplaceAll,
+            12..15 => {
+                let rows = dice.below(6);
+                let keys = vec![batch(&mut dice, &mut next, rows)];
+                let key = key.clone();
+                Apply::Replace { key, keys }
+            }
             _ => Apply::Merge { key: key.clone() },
         };
         let batches: Vec<_> = (0..=dice.below(3))
