@@ -68,6 +68,7 @@ pub(super) async fn stage(
             .collect(),
         added: taken.rows,
         sequence_max: taken.sequence_max,
+        written: Vec::new(),
         properties: change.properties,
     };
     stage.seal(sealing).await

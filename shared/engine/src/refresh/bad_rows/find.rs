@@ -165,7 +165,7 @@ impl Search<'_> {
     async fn attempt(&self, only: Only) -> Result<Option<Error>> {
         let out = self.out.only(only);
         let done = async {
-            let (change, _) = make::query(self.world, self.job, self.loaded, &out).await?;
+            let (change, _, _) = make::query(self.world, self.job, self.loaded, &out).await?;
             match self.staging {
                 true => self.world.tables.stage(change).await.map(drop),
                 false => {
