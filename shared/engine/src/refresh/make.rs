@@ -112,6 +112,7 @@ async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<(Change,
     let change = Change {
         table: job.model.name.clone(),
         base: loaded.head.as_ref().and_then(|head| head.snapshot.clone()),
+        pointers: job.pointers(loaded),
         apply: apply(world, job, loaded)?,
         on_schema_change: job.model.config.on_schema_change,
         rows,
