@@ -155,6 +155,8 @@ def idle_month(counts, assumed):
     ticks = MONTH_SECONDS // 60
     polls = assumed.pollers * MONTH_SECONDS // 20
     costs = times(ticks, look(counts, assumed))
+    # Maintenance asks too, when its time has come: of the hour all was counted.
+    costs["DynamoDB"] = MONTH_SECONDS // 3_600 * dynamodb(counts["idle_hour"])
     costs["SQS"] = polls * (2 * SQS_STANDARD + SQS_FIFO)
     costs["Logs and traces"] += assumed.alarms * ALARM_MONTH
     return add(costs)

@@ -1,6 +1,8 @@
 //! What arrives through a gateway or a queue, in the shapes that the service gives it: bugs of others, fed to the bodies
 //! of the functions that are deployed. Numbers are those of the list of public reports.
 
+mod integration;
+
 use std::{
     collections::BTreeMap,
     io::Write as _,
@@ -25,6 +27,7 @@ use testkit::{Faults, FaultyState, MemoryRefreshes, MemoryState};
 use tests::{
     case::ModelText,
     rows::{self, compare},
+    site::Site,
     world::{Adapter, Lab},
 };
 
@@ -41,8 +44,16 @@ pub(crate) fn trials() -> Vec<Trial> {
             encoded,
         ),
         test_async(
+            "gateway::bug_47_lines_that_nobody_calls_lines_land_in_serve_and_through_the_buffer",
+            untold,
+        ),
+        test_async(
             "gateway::bug_47_what_cannot_be_read_is_refused_and_nothing_lands",
             unreadable,
+        ),
+        test_async(
+            "gateway::messages_as_the_api_s_own_integration_makes_them_land",
+            integration::parameters,
         ),
         test_async(
             "gateway::bug_57_a_5_mb_event_lands_and_a_larger_one_is_told_the_limit",
@@ -180,14 +191,10 @@ async fn encoded() -> Result<()> {
     for gateway in Gateway::ALL {
         let one = r#"{"id":1,"name":"ä"}"#;
         let zipped = base64(&gzip(LINES)?);
+        let form = ("Content-Type", "application/x-www-form-urlencoded");
         let requests = [
             (vec![], base64(one.as_bytes()), true, 1),
-            (
-                vec![("Content-Type", "application/x-www-form-urlencoded")],
-                base64(one.as_bytes()),
-                true,
-                1,
-            ),
+            (vec![form], base64(one.as_bytes()), true, 1),
             (vec![LINES_TYPE], base64(LINES.as_bytes()), true, 2),
             (
                 vec![LINES_TYPE, ("CONTENT-Encoding", "gzip")],
@@ -196,6 +203,16 @@ async fn encoded() -> Result<()> {
                 2,
             ),
             (vec![LINES_TYPE], LINES.to_owned(), false, 2),
+            // Lines that nobody calls lines, as they are and compressed: what a gateway encodes for want of a type.
+            (vec![], base64(LINES.as_bytes()), true, 2),
+            (
+                vec![("content-ENCODING", "gzip")],
+                base64(&gzip(LINES)?),
+                true,
+                2,
+            ),
+            (vec![], LINES.to_owned(), false, 2),
+            (vec![form], base64(LINES.as_bytes()), true, 2),
         ];
         let (gate, mut landed) = (Gate::new()?, 0);
         for (headers, body, encoded, count) in requests {
@@ -223,13 +240,53 @@ async fn encoded() -> Result<()> {
     Ok(())
 }
 
+async fn untold() -> Result<()> {
+    let site = Site::in_memory(&[], "")?;
+    let path = "/api/ingest/webhook/orders";
+    let answer = site.send("POST", path, &[], LINES).await?;
+    ensure!(answer.status == 202, "{} {}", answer.status, answer.text());
+    let zipped = site.send("POST", path, &[("content-encoding", "gzip")], gzip(LINES)?);
+    ensure!(zipped.await?.status == 202, "compressed lines");
+    // A bad line says which it is; a value that goes over lines is one event.
+    let bad = site.send("POST", path, &[], "{}\n{\"id\":}\n").await?;
+    ensure!(
+        bad.status == 400 && bad.text().contains("line 2"),
+        "{}",
+        bad.text()
+    );
+    let one = site.send("POST", path, &[], "{\n\"id\": 3\n}").await?;
+    ensure!(one.status == 202, "{} {}", one.status, one.text());
+    let count = "SELECT count(*) FROM landing.orders";
+    let landed = rows::value(&site.lab.world, count).await?;
+    ensure!(landed == json!(5), "{landed}");
+    let gate = Gate::new()?;
+    let messages = [buffered(
+        "m1",
+        &[("source", "orders"), ("content-type", "")],
+        LINES,
+    )];
+    let answer = gate.buffered.take(&messages).await;
+    let answer = answer.map_err(|e| anyhow!("{e}"))?;
+    ensure!(answer == json!({ "batchItemFailures": [] }), "{answer}");
+    ensure!(gate.count().await? == json!(2), "through the buffer");
+    Ok(())
+}
+
 async fn unreadable() -> Result<()> {
     for gateway in Gateway::ALL {
         let gate = Gate::new()?;
         let zipped = gzip(LINES)?;
         let requests = [
-            // Lines that nobody calls lines.
-            (vec![], Some(base64(LINES.as_bytes())), 400),
+            // Lines that are called one value.
+            (
+                vec![("Content-Type", "application/json")],
+                Some(base64(LINES.as_bytes())),
+                400,
+            ),
+            // What the gateway did not encode, though it says so: nothing of the process may fall over it.
+            (vec![LINES_TYPE], Some(LINES.to_owned()), 400),
+            (vec![], Some("QUJ".to_owned()), 400),
+            (vec![], Some("QR==".to_owned()), 400),
             (vec![LINES_TYPE], Some(base64(&[0xff, 0xfe, 0x00])), 400),
             // Compressed, and not said so; said so, and not compressed, or cut short.
             (vec![LINES_TYPE], Some(base64(&zipped)), 400),

@@ -1,7 +1,7 @@
 //! Function `coalesce`: many advances become few cycles. Messages say only that something moved; what is to be done is
 //! read from the state, so one look serves a whole batch of them.
 
-use lambda::{Answer, Context, Deployed, Error, Event, Function, NoQuery, cold_start, run, step};
+use lambda::{Answer, Context, Deployed, Error, Event, Function, Parts, cold_start, run, step};
 
 struct Coalesce(Deployed);
 
@@ -16,5 +16,5 @@ impl Function for Coalesce {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    run(async { Ok(Coalesce(cold_start(NoQuery::make).await?)) }).await
+    run(async { Ok(Coalesce(cold_start(Parts::steps).await?)) }).await
 }

@@ -2,7 +2,7 @@
 //! API, and requests that the API put on a queue, several at once.
 
 use engine::runner::Runner;
-use lambda::{Answer, Buffered, Context, Error, Event, Function, Http, NoQuery, cold_start, run};
+use lambda::{Answer, Buffered, Context, Error, Event, Function, Http, Parts, cold_start, run};
 
 struct Ingest {
     http: Http,
@@ -22,7 +22,7 @@ impl Function for Ingest {
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     run(async {
-        let deployed = cold_start(NoQuery::make).await?;
+        let deployed = cold_start(Parts::intake).await?;
         let router = web::ingest_router(web::App {
             driven: true,
             runner: Runner::new(deployed.world.clone()),

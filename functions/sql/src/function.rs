@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use engine::runner::Runner;
-use lambda::{Answer, Context, Deployed, Error, Event, Function, Http, carry_out, cold_start};
+use lambda::{
+    Answer, Context, Deployed, Error, Event, Function, Http, Parts, carry_out, cold_start,
+};
 
 /// Where statements spill: the only folder of a function that can be written.
 const SPILL: &str = "/tmp/spill";
@@ -30,13 +32,15 @@ impl Sql {
     /// # Errors
     /// What is wrong with settings or models.
     pub(crate) async fn start() -> Result<Self, Error> {
-        let deployed = cold_start(|tables, objects, settings| {
-            let limits = query::Settings {
-                memory: settings.query.memory,
-                spill: Some(PathBuf::from(SPILL)),
-                threads: std::thread::available_parallelism().map_or(1, usize::from),
-            };
-            query::engine(tables, objects, limits)
+        let deployed = cold_start(|ground| {
+            Parts::all(ground, |tables, objects, settings| {
+                let limits = query::Settings {
+                    memory: settings.query.memory,
+                    spill: Some(PathBuf::from(SPILL)),
+                    threads: std::thread::available_parallelism().map_or(1, usize::from),
+                };
+                query::engine(tables, objects, limits)
+            })
         })
         .await?;
         let control = Http::new(web::router(web::App {

@@ -2,7 +2,7 @@
 //! caused, and tidies up.
 
 use lambda::{
-    Answer, Context, Deployed, Error, Event, Function, NoQuery, cold_start, maintain, run, step,
+    Answer, Context, Deployed, Error, Event, Function, Parts, cold_start, maintain, run, step,
 };
 
 struct Sweep(Deployed);
@@ -22,5 +22,5 @@ impl Function for Sweep {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    run(async { Ok(Sweep(cold_start(NoQuery::make).await?)) }).await
+    run(async { Ok(Sweep(cold_start(Parts::upkeep).await?)) }).await
 }

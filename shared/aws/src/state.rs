@@ -11,7 +11,9 @@
 //! | `b` | N | the version it replaced, when the writer expected one |
 //! | `d` | B | the value; or instead of it |
 //! | `o`, `n` | S, N | the object that holds a large value, and its length |
-//! | `ttl` | N | switched on as the time to live; housekeeping only, nothing here writes it or goes by it |
+//! | `ttl` | N | of an idempotency mark: when it may go, in seconds. Housekeeping only, nothing here goes by it |
+//!
+//! Leases have none: their fencing tokens go on from what the item holds.
 //!
 //! ## Versions
 //! A version is 63 bits of the commit's id, 62 of them random: no counter to contend for, and nothing to remember of an item
@@ -29,9 +31,11 @@ mod failure;
 mod item;
 mod keys;
 mod large;
+mod owner;
 mod prepare;
 mod read;
 mod setup;
+mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -48,6 +52,7 @@ use aws_sdk_dynamodb::Client;
 use ports::{
     Chance, Clock, Objects, Result, State,
     state::{Item, Key, Outcome, Span, Write, validate},
+    upkeep::{Sweep, Swept},
 };
 
 use self::{catalog::Catalog, prepare::Commit};
@@ -75,6 +80,8 @@ pub struct DynamoState {
     table: Arc<str>,
     catalog: Option<Catalog>,
     objects: Option<Objects>,
+    /// How long idempotency marks stay; none for ever.
+    marks: Option<Duration>,
     clock: Arc<dyn Clock>,
     chance: Arc<dyn Chance>,
     retries: Arc<AtomicU64>,
@@ -95,10 +102,18 @@ impl DynamoState {
             table: tables.state.into(),
             catalog: tables.catalog.map(Catalog::new),
             objects,
+            marks: None,
             clock,
             chance,
             retries: Arc::default(),
         }
+    }
+
+    /// The same store, whose idempotency marks DynamoDB removes by itself some time after they are this old.
+    #[must_use]
+    pub fn forgetting(mut self, marks: Duration) -> Self {
+        self.marks = Some(marks);
+        self
     }
 
     /// Requests sent once more since the process began, because another transaction was in the way, the table was
@@ -136,5 +151,13 @@ impl State for DynamoState {
         validate(&writes)?;
         let commit = Commit::prepare(self, &writes).await?;
         commit.run(self).await
+    }
+
+    fn sheds(&self) -> bool {
+        self.objects.is_some()
+    }
+
+    async fn sweep(&self, sweep: &Sweep) -> Result<Swept> {
+        sweep::sweep(self, sweep).await
     }
 }

@@ -39,6 +39,9 @@ pub const QUARANTINE: &str = "quarantine";
 /// Sort key of a [`Control`].
 pub const CONTROL: &str = "control";
 
+/// Partition of what maintenance remembers of no table.
+pub const MAINTENANCE: &str = "maintenance";
+
 /// Partition of what maintenance remembers of a table: `maintenance#<t>`.
 #[must_use]
 pub fn maintenance(table: &TableName) -> String {
@@ -51,10 +54,22 @@ pub fn garbage(table: &TableName) -> String {
     format!("garbage#{table}")
 }
 
+/// Beginning of the partitions that list idempotency marks.
+const EXPIRY: &str = "expiry#";
+
 /// Partition of a table's idempotency marks in order of time, so that old ones can be found: `expiry#<t>`.
 #[must_use]
 pub fn expiry(table: &TableName) -> String {
-    format!("expiry#{table}")
+    format!("{EXPIRY}{table}")
+}
+
+/// Beginning of the partitions of idempotency marks: `seen#<source>#<key>`.
+pub const SEEN: &str = "seen#";
+
+/// Whether items of a partition stand for the idempotency keys of events, which are forgotten after a while.
+#[must_use]
+pub fn is_mark(partition: &str) -> bool {
+    partition.starts_with(SEEN) || partition.starts_with(EXPIRY)
 }
 
 /// Sort key of something of a moment: microseconds in 20 digits, so that text order is time order, and what tells it
@@ -280,6 +295,47 @@ pub struct Sent {
     pub at: Timestamp,
     /// How often.
     pub attempt: u32,
+}
+
+/// What the writes of a transaction do to the catalogs that other readers read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pointed {
+    /// The table has this metadata now.
+    To {
+        /// The table.
+        table: TableName,
+        /// Where its metadata is.
+        location: String,
+        /// Where it was before.
+        previous: Option<String>,
+    },
+    /// The table is gone.
+    Nowhere {
+        /// The table.
+        table: TableName,
+    },
+}
+
+impl Pointed {
+    /// Reads a write to [`CATALOG`]: the sort key, and the new value unless the item goes.
+    ///
+    /// # Errors
+    /// What is wrong with the name or the value.
+    pub fn read(sort: &str, value: Option<&[u8]>) -> Result<Self, String> {
+        let table: TableName = sort.parse().map_err(|error| format!("{error}"))?;
+        let Some(value) = value else {
+            return Ok(Self::Nowhere { table });
+        };
+        let pointer: serde_json::Value =
+            serde_json::from_slice(value).map_err(|error| error.to_string())?;
+        let text = |field: &str| pointer.get(field)?.as_str().map(str::to_owned);
+        let location = text("metadata_location").ok_or("its value has no `metadata_location`")?;
+        Ok(Self::To {
+            table,
+            location,
+            previous: text("previous_metadata_location"),
+        })
+    }
 }
 
 #[cfg(test)]

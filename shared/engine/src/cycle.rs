@@ -1,5 +1,6 @@
 //! One cycle: targets fixed at its opening, then levels of the DAG until nothing is ready (**C-1**).
 
+mod order;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,7 +24,8 @@ use crate::{
     refresh::{self, Refreshed},
 };
 
-pub use step::{Step, carry_out, step};
+pub use order::carry_out;
+pub use step::{Step, step};
 
 /// Refreshes that run at the same time.
 const REFRESHES_MAX: usize = 2;

@@ -65,6 +65,11 @@ impl Items {
         Expect::as_read(self.found.get(key))
     }
 
+    /// An item, if it was there.
+    pub(crate) fn item(&self, key: &Key) -> Option<&Item> {
+        self.found.get(key)
+    }
+
     /// A value, if the item was there.
     ///
     /// # Errors
@@ -139,6 +144,11 @@ pub(crate) fn control(model: &TableName) -> Key {
 /// Key of a table in the listing of all tables.
 pub(crate) fn listing(table: &TableName) -> Key {
     Key::new(items::TABLES, table.to_string())
+}
+
+/// Key of a table's catalog pointer.
+pub(crate) fn pointer(table: &TableName) -> Key {
+    Key::new(items::CATALOG, table.to_string())
 }
 
 /// Key of the cycle.

@@ -5,6 +5,7 @@
 //! reached is written down beside each table only so that work is not looked for where there is none.
 
 mod tables;
+mod tick;
 
 use domain::{Duration, Maintenance, TableName, Timestamp, items, items::Head};
 use ports::{
@@ -13,6 +14,8 @@ use ports::{
     upkeep::{Fold, Sweep, Swept},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+pub use tick::tick;
 
 use crate::World;
 
@@ -103,6 +106,17 @@ impl Report {
         self.more = other.more;
         self.errors.extend(other.errors);
     }
+
+    /// Whether anything was done or given up, errors aside.
+    fn did_anything(&self) -> bool {
+        let quiet = Self {
+            steps: self.steps,
+            garbage_waiting: self.garbage_waiting,
+            errors: self.errors.clone(),
+            ..Self::default()
+        };
+        *self != quiet
+    }
 }
 
 /// Takes steps until nothing is left to do or the budget is used up. What goes wrong is in the report.
@@ -142,13 +156,7 @@ pub fn tell(report: &Report) {
             "a step of maintenance failed; the next round tries again"
         );
     }
-    let quiet = Report {
-        steps: report.steps,
-        garbage_waiting: report.garbage_waiting,
-        errors: report.errors.clone(),
-        ..Report::default()
-    };
-    if *report != quiet {
+    if report.did_anything() {
         tracing::debug!(?report, "maintained");
     }
 }
@@ -175,6 +183,14 @@ struct SweepMark {
     waiting: bool,
 }
 
+/// When large values that no item names were last looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct ValuesMark {
+    /// When.
+    at: Timestamp,
+}
+
+const VALUES: &str = "values";
 const FOLD: &str = "fold";
 const SWEEP: &str = "sweep";
 
@@ -208,6 +224,9 @@ impl Round<'_> {
     }
 
     async fn run(&mut self) -> Result<()> {
+        if let Err(error) = self.values().await {
+            self.failed(&error);
+        }
         let mut heads = self.heads().await?;
         if heads.is_empty() {
             return Ok(());
@@ -224,6 +243,35 @@ impl Round<'_> {
             if let Err(error) = done {
                 self.failed(&error);
             }
+        }
+        Ok(())
+    }
+
+    /// Removes large values that no item names any more. Nothing tells when there are some, and they are few.
+    async fn values(&mut self) -> Result<()> {
+        let state = &self.world.state;
+        if !state.sheds() {
+            return Ok(());
+        }
+        let key = Key::new(items::MAINTENANCE, VALUES);
+        let item = state.get(&key).await?;
+        let mark = item.as_ref().map(Item::decode::<ValuesMark>).transpose()?;
+        let due = mark.is_none_or(|mark| self.now >= mark.at + self.settings().orphans);
+        if !(due || self.budget.all) || !self.step() {
+            return Ok(());
+        }
+        let swept = self.world.state.sweep(&self.sweep()).await?;
+        self.report.garbage_removed += swept.removed;
+        self.report.garbage_bytes += swept.bytes;
+        self.report.more |= swept.more;
+        if !swept.more {
+            let write = Write::put(
+                key,
+                &ValuesMark { at: self.now },
+                Expect::as_read(item.as_ref()),
+            );
+            let outcome = self.world.state.transact(vec![write]).await?;
+            self.report.conflicts += u64::from(!outcome.is_committed());
         }
         Ok(())
     }

@@ -14,8 +14,8 @@ pub(crate) mod make;
 
 use std::collections::BTreeMap;
 
-use domain::{Model, Position, TableName, name::nearest};
-use ports::{Error, Kind, Result};
+use domain::{Model, Position, TableName, Timestamp, name::nearest};
+use ports::{Error, Kind, Result, state::Key};
 use serde::Serialize;
 
 use self::{
@@ -23,7 +23,7 @@ use self::{
     job::{Job, Loaded, Reason},
     make::Stopped,
 };
-use crate::World;
+use crate::{World, load::Items};
 
 /// How an attempt on a model ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -95,12 +95,41 @@ pub async fn refresh(
     model: &TableName,
     targets: &BTreeMap<TableName, Position>,
 ) -> Result<Refreshed> {
-    let model = world
-        .project
-        .models
-        .get(model)
-        .ok_or_else(|| unknown(world, model))?;
+    let model = find(world, model)?;
     build(world, model, Some(targets), Reason::Live).await
+}
+
+/// Keys of all that a refresh of a model decides from: for whoever has something else to read in the same request. None
+/// when no model has this name.
+pub(crate) fn keys(world: &World, model: &TableName) -> Vec<Key> {
+    let job = |model| Job::new(&world.project, model, None, Reason::Live);
+    let model = world.project.models.get(model);
+    model.map_or_else(Vec::new, |model| job(model).keys())
+}
+
+/// As [`refresh`], from items that were read already, those of [`keys`] among them.
+///
+/// # Errors
+/// As [`refresh`].
+pub(crate) async fn refresh_from(
+    world: &World,
+    model: &TableName,
+    targets: &BTreeMap<TableName, Position>,
+    items: Items,
+) -> Result<Refreshed> {
+    let began = world.clock.now();
+    let model = find(world, model)?;
+    let job = Job::new(&world.project, model, Some(targets), Reason::Live);
+    let loaded = Loaded::of(&job, items)?;
+    match attempt(world, &job, loaded, began).await? {
+        Refreshed::Conflict => build(world, model, Some(targets), Reason::Live).await,
+        ended => Ok(ended),
+    }
+}
+
+fn find<'a>(world: &'a World, model: &TableName) -> Result<&'a Model> {
+    let found = world.project.models.get(model);
+    found.ok_or_else(|| unknown(world, model))
 }
 
 /// How a model ends whose query cannot be run before a landing table has columns.
@@ -133,21 +162,31 @@ pub(crate) async fn build(
     reason: Reason,
 ) -> Result<Refreshed> {
     let job = Job::new(&world.project, model, targets, reason);
-    match attempt(world, &job).await? {
-        Refreshed::Conflict => attempt(world, &job).await,
+    match look(world, &job).await? {
+        Refreshed::Conflict => look(world, &job).await,
         ended => Ok(ended),
     }
 }
 
-async fn attempt(world: &World, job: &Job<'_>) -> Result<Refreshed> {
+async fn look(world: &World, job: &Job<'_>) -> Result<Refreshed> {
     let began = world.clock.now();
     let loaded = Loaded::read(world, job).await?;
+    attempt(world, job, loaded, began).await
+}
+
+async fn attempt(
+    world: &World,
+    job: &Job<'_>,
+    loaded: Loaded,
+    began: Timestamp,
+) -> Result<Refreshed> {
     if !loaded.is_due(job) {
         return Ok(Refreshed::Idle);
     }
-    let origin = lag::origin(&*world.state, &loaded.inputs).await?;
     let (message, assertion) = match make::make(world, job, &loaded).await {
         Ok(made) => {
+            // Asked only now: what has just been read of a landing table is known without a question.
+            let origin = lag::origin(world, &loaded.inputs).await?;
             match commit::commit(world, job, &loaded, made, Times { began, origin }).await {
                 Err(error) if error.kind == Kind::TooLarge => (error.chain(), false),
                 ended => return ended,

@@ -167,7 +167,7 @@ async fn one(
     now: Timestamp,
 ) -> Result<ModelStatus> {
     let inputs = known.inputs(world, model);
-    let origin = lag::origin(&*world.state, &inputs).await?;
+    let origin = lag::origin(world, &inputs).await?;
     let lag = origin.map_or(Duration::ZERO, |origin| now.since(origin));
     let (status, waiting_on) = word.cloned().unwrap_or(("live", None));
     let state = known.states.get(model).cloned().unwrap_or_default();

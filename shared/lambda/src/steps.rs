@@ -56,10 +56,17 @@ pub async fn maintain(deployed: &Deployed, context: &Context) {
         steps: u32::MAX,
         all: false,
     };
-    let round = maintain::maintain(world, &budget, world.clock.now());
+    let round = maintain::tick(world, &budget, world.clock.now());
     // Cut short anywhere it has lost nothing.
-    if let Ok(report) = tokio::time::timeout(left, round).await {
-        maintain::tell(&report);
+    match tokio::time::timeout(left, round).await {
+        Ok(Ok(Some(report))) => maintain::tell(&report),
+        Ok(Ok(None)) | Err(_) => {}
+        Ok(Err(error)) => {
+            tracing::warn!(
+                error = error.chain(),
+                "maintenance did not begin; the next tick tries again"
+            );
+        }
     }
 }
 

@@ -11,10 +11,11 @@ use aws::{
 use domain::{Project, Severity};
 use embedded::{SystemChance, SystemClock};
 use engine::World;
-use lake::{Lake, landing::LandingLake};
 use lambda_runtime::Error;
-use ports::{Objects, Query, State};
+use ports::{Objects, State};
 use settings::{Queues, Settings, StateStore, Warehouse};
+
+use crate::parts::{Ground, MakeParts, Parts};
 
 /// Where Lambda unpacks a function; the project lies in a folder beside the program.
 const ROOT: &str = "LAMBDA_TASK_ROOT";
@@ -39,15 +40,11 @@ pub struct Deployed {
     pub settings: Arc<Settings>,
 }
 
-/// What makes the query engine of a function.
-pub type MakeQuery =
-    fn(Arc<dyn ports::Tables>, Objects, &Settings) -> ports::Result<Arc<dyn Query>>;
-
 /// Reads settings and models and makes the clients. Nothing is asked of a service yet.
 ///
 /// # Errors
 /// Every complaint about settings and models at once; settings that name something other than AWS.
-pub async fn cold_start(query: MakeQuery) -> Result<Deployed, Error> {
+pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
     let variables: BTreeMap<String, String> = std::env::vars().collect();
     let folder = variables
         .get(PROJECT)
@@ -88,7 +85,7 @@ pub async fn cold_start(query: MakeQuery) -> Result<Deployed, Error> {
         clock.clone(),
         chance.clone(),
     ));
-    let state: Arc<dyn State> = Arc::new(DynamoState::new(
+    let state = DynamoState::new(
         clients.dynamodb.clone(),
         Tables {
             state: table.clone(),
@@ -97,24 +94,26 @@ pub async fn cold_start(query: MakeQuery) -> Result<Deployed, Error> {
         Some(objects.clone()),
         clock.clone(),
         chance.clone(),
-    ));
+    );
+    let forgotten = settings.live.maintenance.idempotency;
+    let state: Arc<dyn State> = Arc::new(state.forgetting(forgotten));
     let uri = match prefix.is_empty() {
         true => format!("s3://{bucket}"),
         false => format!("s3://{bucket}/{prefix}"),
     };
-    let tables = Arc::new(Lake::new(
-        state.clone(),
-        objects.clone(),
+    let ground = Ground {
+        state: state.clone(),
+        objects: objects.clone(),
         uri,
-        chance.clone(),
-        clock.clone(),
-    ));
-    let landing = LandingLake::new(
-        state.clone(),
-        objects.clone(),
-        clock.clone(),
-        chance.clone(),
-    );
+        clock: clock.clone(),
+        chance: chance.clone(),
+        settings: &settings,
+    };
+    let Parts {
+        landing,
+        tables,
+        query,
+    } = make(&ground)?;
     let queue = |url: &String| {
         (
             clients.sqs.clone(),
@@ -135,9 +134,9 @@ pub async fn cold_start(query: MakeQuery) -> Result<Deployed, Error> {
     );
     let alerts = embedded::channels(log, name, webhook, slack, clock.clone());
     let world = World {
-        query: query(tables.clone(), objects.clone(), &settings)?,
+        query,
         state,
-        landing: Arc::new(landing),
+        landing,
         tables,
         queue: advances.clone(),
         clock,

@@ -2,9 +2,13 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use domain::items::{CATALOG, Pointed};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Error, Kind, Result};
+use crate::{
+    Error, Kind, Result,
+    upkeep::{Sweep, Swept},
+};
 
 /// Most writes one transaction may hold.
 pub const WRITES_MAX: usize = 100;
@@ -103,6 +107,24 @@ impl Write {
                 *expect
             }
         }
+    }
+
+    /// What it does to the catalogs that other readers read: none unless it writes a catalog pointer.
+    ///
+    /// # Errors
+    /// `Invalid` for a pointer that is none.
+    pub fn pointed(&self) -> Result<Option<Pointed>> {
+        let key = self.key();
+        let value = match self {
+            _ if key.partition != CATALOG => return Ok(None),
+            Self::Check { .. } => return Ok(None),
+            Self::Put { value, .. } => Some(&**value),
+            Self::Delete { .. } => None,
+        };
+        let pointed = Pointed::read(&key.sort, value).map_err(|why| {
+            Error::new(Kind::Invalid, "write catalog pointer", &key.sort).because(why)
+        })?;
+        Ok(Some(pointed))
     }
 
     /// A put of a value as JSON.
@@ -231,6 +253,17 @@ pub trait State: Send + Sync + std::fmt::Debug {
     /// store cannot tell.
     async fn change_counter(&self) -> Result<Option<u64>> {
         Ok(None)
+    }
+
+    /// Whether values may lie outside of the store, as objects that are left behind when their items are overwritten.
+    fn sheds(&self) -> bool {
+        false
+    }
+
+    /// Removes such objects that no item names any more and that are too old for a commit on its way.
+    async fn sweep(&self, sweep: &Sweep) -> Result<Swept> {
+        let _ = sweep;
+        Ok(Swept::default())
     }
 }
 

@@ -10,7 +10,7 @@ use futures::stream::BoxStream;
 use crate::{
     Result,
     feed::{Between, Changes},
-    state::Write,
+    state::{Item, Write},
     upkeep::{Collected, Compacted, Keep, Sweep, Swept},
 };
 
@@ -197,6 +197,9 @@ pub struct Change {
     pub table: TableName,
     /// The published snapshot it is based on; none creates the table.
     pub base: Option<Snapshot>,
+    /// Catalog pointers, of the table and of its tombstones, that were read together with their bases; one that is not
+    /// here is read when it is needed.
+    pub pointers: BTreeMap<TableName, Option<Item>>,
     /// How rows are applied.
     pub apply: Apply,
     /// What to do about other columns.
@@ -272,6 +275,13 @@ pub trait Tables: Send + Sync + fmt::Debug {
     async fn retypes(&self, pin: &Pin, rows: &SchemaRef) -> Result<bool> {
         let (_, _) = (pin, rows);
         Ok(false)
+    }
+
+    /// When the first row of a landing table after a sequence arrived, if a scan from there has just seen it: a question
+    /// less to the state store. None says nothing.
+    fn arrived(&self, table: &TableName, after: u64) -> Option<Timestamp> {
+        let (_, _) = (table, after);
+        None
     }
 
     /// Writes files for a change, and the metadata of the snapshot they make. Memory is bounded by the batch's keys

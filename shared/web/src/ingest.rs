@@ -86,16 +86,16 @@ fn pick(
     }
     Ok(ingest::Request {
         source,
+        format: format(headers).unwrap_or_else(|| Format::guess(&body)),
         body,
-        format: format(headers),
         key,
         headers: kept,
     })
 }
 
-/// One event per line when the content type says so; anything else is read as one JSON value, which
-/// refuses what it is not.
-fn format(headers: &HeaderMap) -> Format {
+/// One event per line when the content type says so, and nothing when there is none: gateways and plain clients leave it
+/// out, or name that of a form. Anything else is read as one JSON value, which refuses what it is not.
+fn format(headers: &HeaderMap) -> Option<Format> {
     let kind = headers
         .get(CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok())
@@ -110,8 +110,9 @@ fn format(headers: &HeaderMap) -> Format {
         "application/x-ndjson"
         | "application/ndjson"
         | "application/jsonl"
-        | "application/x-jsonlines" => Format::Ndjson,
-        _ => Format::Json,
+        | "application/x-jsonlines" => Some(Format::Ndjson),
+        "" | "application/x-www-form-urlencoded" => None,
+        _ => Some(Format::Json),
     }
 }
 

@@ -18,8 +18,12 @@ use crate::{
     screen::{self, number, right, say, text},
 };
 
-/// The programs of the functions, by the names of their crates.
-const PROGRAMS: [&str; 4] = ["ingest", "coalesce", "sweep", "sql"];
+/// The programs of the functions, by the names of their crates, and the profile they are built in. Those without the query
+/// engine are built without what it switches on in dependencies that they share.
+const BUILDS: [(&str, &[&str]); 2] = [
+    ("small", &["ingest", "coalesce", "sweep"]),
+    ("lambda", &["sql"]),
+];
 
 /// What a deployment creates, as `infra/deploy.py --plan` tells it.
 #[derive(Debug, Deserialize)]
@@ -167,17 +171,11 @@ fn build(infra: &Infra, arch: Architecture, folder: &Path, json: bool) -> Result
         Architecture::Arm64 => "--arm64",
         Architecture::X86_64 => "--x86-64",
     };
-    for program in PROGRAMS {
+    for (profile, programs) in BUILDS {
+        let packages = programs.iter().flat_map(|program| ["--package", program]);
         let status = Command::new("cargo")
-            .args([
-                "lambda",
-                "build",
-                "--profile",
-                "lambda",
-                flag,
-                "--bin",
-                program,
-            ])
+            .args(["lambda", "build", "--profile", profile, flag])
+            .args(packages)
             .arg("--lambda-dir")
             .arg(folder)
             .current_dir(infra.root()?)
@@ -192,7 +190,8 @@ fn build(infra: &Infra, arch: Architecture, folder: &Path, json: bool) -> Result
             .map_err(|error| Failure::unavailable(format!("start `cargo lambda`: {error}")))?;
         if !status.success() {
             return Err(Failure::unavailable(format!(
-                "`cargo lambda build` of `{program}` ended with {status}; what it said is above"
+                "`cargo lambda build` of {} ended with {status}; what it said is above",
+                programs.join(", ")
             )));
         }
     }

@@ -21,15 +21,22 @@ const ID_BYTES_MAX: usize = 128;
 const VISIBILITY_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// An order's group, and what tells it from other orders: whoever sends the same one again within five minutes sends
-/// nothing.
+/// nothing. Two that open a cycle at other targets are two: only one of the cycles comes to be.
 fn ids(order: &Order) -> (String, String) {
     let Order {
         model,
         cycle,
         attempt,
+        opens,
     } = order;
     let group = fitting(model.to_string());
-    (group, fitting(format!("{model}/{cycle}/{attempt}")))
+    let mut id = format!("{model}/{cycle}/{attempt}");
+    if let Some(targets) = opens {
+        let targets = serde_json::to_vec(targets).expect("targets are plain JSON");
+        id.push('/');
+        id.push_str(&blake3::hash(&targets).to_hex()[..16]);
+    }
+    (group, fitting(id))
 }
 
 /// Reads the body of a message.

@@ -267,6 +267,7 @@ fn order(model: &str) -> Order {
         model: model.parse().expect("a table"),
         cycle: 7,
         attempt: 2,
+        opens: None,
     }
 }
 

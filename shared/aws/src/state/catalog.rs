@@ -14,8 +14,8 @@ use aws_sdk_dynamodb::{
     Client,
     types::{AttributeValue, Delete, TransactWriteItem, Update},
 };
-use domain::{TableName, Timestamp, items::CATALOG};
-use ports::{Error, Kind, Result, state::Write};
+use domain::{Timestamp, items::Pointed};
+use ports::{Result, state::Write};
 use uuid::Uuid;
 
 use super::{
@@ -55,45 +55,19 @@ pub(super) struct Catalog {
 
 /// What a write does to the mirror.
 #[derive(Clone, Debug)]
-pub(super) enum Row {
-    /// The table has this metadata now.
-    Upsert {
-        table: TableName,
-        location: String,
-        previous: Option<String>,
-    },
-    /// The table is gone.
-    Remove { table: TableName },
-}
+pub(super) struct Row(Pointed);
 
 impl Row {
     /// The row for a write, if it is one to the catalog.
     pub(super) fn of(write: &Write) -> Result<Option<Self>> {
-        let key = write.key();
-        if key.partition != CATALOG || matches!(write, Write::Check { .. }) {
-            return Ok(None);
-        }
-        let invalid = || Error::new(Kind::Invalid, "write catalog pointer", &key.sort);
-        let table: TableName = key.sort.parse().map_err(|error| invalid().because(error))?;
-        let Write::Put { value, .. } = write else {
-            return Ok(Some(Self::Remove { table }));
-        };
-        let pointer: serde_json::Value =
-            serde_json::from_slice(value).map_err(|error| invalid().because(error))?;
-        let text = |field: &str| pointer.get(field)?.as_str().map(str::to_owned);
-        let location = text("metadata_location")
-            .ok_or_else(|| invalid().because("its value has no `metadata_location`"))?;
-        Ok(Some(Self::Upsert {
-            table,
-            location,
-            previous: text("previous_metadata_location"),
-        }))
+        let pointed = write.pointed()?;
+        Ok(pointed.map(Self))
     }
 
     /// The part of the transaction that brings the row in line.
     pub(super) fn action(&self, catalog: &str, commit: Uuid, now: Timestamp) -> TransactWriteItem {
-        match self {
-            Self::Upsert {
+        match &self.0 {
+            Pointed::To {
                 table,
                 location,
                 previous,
@@ -116,7 +90,7 @@ impl Row {
                 let update = update.build().expect("table, key and expression are set");
                 TransactWriteItem::builder().update(update).build()
             }
-            Self::Remove { table } => {
+            Pointed::Nowhere { table } => {
                 let delete = Delete::builder()
                     .table_name(catalog)
                     .set_key(Some(key(&table.to_string(), table.schema())))
@@ -146,9 +120,9 @@ impl Catalog {
     ) -> Result<()> {
         let needed: BTreeSet<&str> = rows
             .iter()
-            .filter_map(|row| match row {
-                Row::Upsert { table, .. } => Some(table.schema()),
-                Row::Remove { .. } => None,
+            .filter_map(|row| match &row.0 {
+                Pointed::To { table, .. } => Some(table.schema()),
+                Pointed::Nowhere { .. } => None,
             })
             .collect();
         for name in needed {

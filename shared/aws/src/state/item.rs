@@ -2,6 +2,7 @@
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use bytes::Bytes;
+use domain::Timestamp;
 use ports::{
     Error, Kind, Result,
     state::{Expect, Key},
@@ -16,6 +17,8 @@ pub(super) const VERSION: &str = "v";
 pub(super) const COMMIT: &str = "c";
 /// The version it replaced.
 pub(super) const BEFORE: &str = "b";
+/// When DynamoDB may remove it, in seconds.
+pub(super) const TTL: &str = "ttl";
 const VALUE: &str = "d";
 const OBJECT: &str = "o";
 const LENGTH: &str = "n";
@@ -56,10 +59,20 @@ pub(super) fn commit_mark(commit: Uuid) -> AttributeValue {
     AttributeValue::B(Blob::new(commit.as_bytes().as_slice()))
 }
 
-/// The attributes of an item that a commit puts.
-pub(super) fn attributes(key: Attributes, commit: Uuid, expect: Expect, body: Body) -> Attributes {
+/// The attributes of an item that a commit puts, which may go at a moment if there is one.
+pub(super) fn attributes(
+    key: Attributes,
+    commit: Uuid,
+    expect: Expect,
+    body: Body,
+    ends: Option<Timestamp>,
+) -> Attributes {
     let mut all = key;
     let mut set = |name: &str, value| all.insert(name.to_owned(), value);
+    if let Some(at) = ends {
+        // Rather a second late than early.
+        set(TTL, number(at.as_millis().div_euclid(1_000) + 1));
+    }
     set(VERSION, number(version(commit)));
     set(COMMIT, commit_mark(commit));
     if let Expect::Version(before) = expect {
@@ -112,7 +125,7 @@ mod tests {
 
     fn stored(body: Body) -> Attributes {
         let key = keys::attributes(&Key::new("p", "a")).expect("a key");
-        attributes(key, Uuid::from_u128(7), Expect::Version(3), body)
+        attributes(key, Uuid::from_u128(7), Expect::Version(3), body, None)
     }
 
     #[test]

@@ -3,21 +3,25 @@
 //! They are stored as objects under `state/` before the transaction, and the item holds where. The name is the commit's id
 //! and the place of the write in it, so that no two writers ever share one: an object is garbage until the transaction, and
 //! again once its item is overwritten or deleted. Nothing here deletes one, since after a lost answer nobody knows yet
-//! whether it is named: that is the sweep's, by reference and after a time of grace. The id begins with the time.
+//! whether it is named: that is for `sweep.rs`, by reference and after a time of grace. The id begins with the time, and
+//! the object says which item it is of.
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::{ObjectStoreExt, PutPayload, path::Path};
+use object_store::{ObjectStore, ObjectStoreExt, PutOptions, PutPayload, path::Path};
 use ports::{
     Error, Kind, Objects, Result,
     state::{Item, Key, Write},
 };
 use uuid::Uuid;
 
-use super::item::{Body, Stored};
+use super::{
+    item::{Body, Stored},
+    owner,
+};
 
 /// Folder of the objects.
-const FOLDER: &str = "state";
+pub(super) const FOLDER: &str = "state";
 /// Most bytes of a value in its item, which has at most 400 KB with its keys and names.
 pub(super) const INLINE_MAX: usize = 380 * 1_024;
 /// Most bytes of the items of one transaction: DynamoDB takes 4 MB, and counts a little more than we do.
@@ -118,8 +122,13 @@ async fn put(
 ) -> Result<Body> {
     let path = format!("{FOLDER}/{commit}-{index}");
     let length = bytes.len();
+    let options = PutOptions {
+        attributes: owner::note(key),
+        ..PutOptions::default()
+    };
+    let place = Path::from(path.as_str());
     objects
-        .put(&Path::from(path.as_str()), PutPayload::from_bytes(bytes))
+        .put_opts(&place, PutPayload::from_bytes(bytes), options)
         .await
         .map_err(|error| Error::new(Kind::Unavailable, STORE, subject(key)).because(error))?;
     Ok(Body::Object { path, length })

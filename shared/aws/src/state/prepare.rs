@@ -1,6 +1,7 @@
 //! A transaction as the one request it becomes.
 
 use aws_sdk_dynamodb::types::{ConditionCheck, Delete, Put, TransactWriteItem};
+use domain::{Timestamp, items};
 use ports::{
     Error, Kind, Result,
     state::{Expect, WRITES_MAX, Write},
@@ -72,7 +73,11 @@ impl Commit {
                 .push(body.as_ref().map_or(0, |_| item::version(id)));
         }
         let parts: Vec<_> = writes.iter().zip(keys).zip(bodies).collect();
-        commit.request = request(&state.table, id, parts);
+        let mark = Mark {
+            commit: id,
+            marks_end: state.marks.map(|keep| now + keep),
+        };
+        commit.request = request(&state.table, mark, parts);
         if let (Some(catalog), false) = (&state.catalog, rows.is_empty()) {
             catalog
                 .ensure_namespaces(&state.client, &rows, id, now)
@@ -113,22 +118,39 @@ fn subject(writes: &[Write]) -> String {
     }
 }
 
+/// What a commit writes into its items.
+#[derive(Clone, Copy)]
+struct Mark {
+    commit: Uuid,
+    /// When idempotency marks among them may go; none for never.
+    marks_end: Option<Timestamp>,
+}
+
+impl Mark {
+    fn attributes(self, write: &Write, key: Attributes, body: Body) -> Attributes {
+        let ends = self
+            .marks_end
+            .filter(|_| items::is_mark(&write.key().partition));
+        item::attributes(key, self.commit, write.expect(), body, ends)
+    }
+}
+
 fn request(
     table: &str,
-    commit: Uuid,
+    mark: Mark,
     mut parts: Vec<((&Write, Attributes), Option<Body>)>,
 ) -> Request {
-    if let [((Write::Put { expect, .. }, key), Some(body))] = parts.as_mut_slice()
-        && let Expect::Version(before) = *expect
+    if let [((write, key), Some(body))] = parts.as_mut_slice()
+        && let Expect::Version(before) = write.expect()
     {
         let (key, body) = (std::mem::take(key), body.clone());
-        let item = item::attributes(key, commit, *expect, body);
+        let item = mark.attributes(write, key, body);
         return Request::Replace { item, before };
     }
     let mut actions = Vec::with_capacity(parts.len());
     let mut writes = Vec::with_capacity(parts.len());
     for (index, ((write, key), body)) in parts.into_iter().enumerate() {
-        if let Some(action) = action(table, commit, write, key, body) {
+        if let Some(action) = action(table, mark, write, key, body) {
             actions.push(action);
             writes.push(index);
         }
@@ -161,7 +183,7 @@ impl Request {
 /// The part of a transaction for a write; none for a check of nothing.
 fn action(
     table: &str,
-    commit: Uuid,
+    mark: Mark,
     write: &Write,
     key: Attributes,
     body: Option<Body>,
@@ -169,11 +191,9 @@ fn action(
     let expect = write.expect();
     let action = TransactWriteItem::builder();
     match (write, body) {
-        (Write::Put { .. }, Some(body)) => Some(put(
-            table,
-            item::attributes(key, commit, expect, body),
-            expect,
-        )),
+        (Write::Put { .. }, Some(body)) => {
+            Some(put(table, mark.attributes(write, key, body), expect))
+        }
         (Write::Put { .. }, None) => unreachable!("every put has a body"),
         (Write::Delete { .. }, _) => {
             let (expression, values) = condition(expect);

@@ -83,7 +83,7 @@ where
     }
 }
 
-async fn stored(state: &DynamoState, key: &Key) -> Result<Option<Stored>> {
+pub(super) async fn stored(state: &DynamoState, key: &Key) -> Result<Option<Stored>> {
     let read = state
         .client
         .get_item()

@@ -165,6 +165,45 @@ async fn one_replacement_is_a_plain_put_and_everything_else_a_transaction() {
 }
 
 #[tokio::test]
+async fn idempotency_marks_and_nothing_else_have_a_time_to_live() {
+    let fake = Fake::default();
+    let keep = Duration::from_secs(7 * 86_400);
+    let state = store(&fake).forgetting(keep);
+    let at = |partition: &str, expect| Write::Put {
+        key: Key::new(partition, "s"),
+        value: Bytes::from_static(b"{}"),
+        expect,
+    };
+    let marks = ["seen#orders#k", "expiry#landing.orders"];
+    let others = [
+        "table#landing.orders",
+        "lease#silver.orders",
+        "model#seen.x",
+    ];
+    for (index, partition) in marks.iter().chain(&others).enumerate() {
+        // As a transaction, and replaced by a plain put.
+        let version = commit(&state, vec![at(partition, Expect::Absent)]).await[0];
+        commit(&state, vec![at(partition, Expect::Version(version))]).await;
+        let rows = fake.rows("state");
+        let row = rows
+            .iter()
+            .find(|row| row["p"]["S"] == format!("={partition}"));
+        let ttl = row.expect("it is stored").get("ttl");
+        let seconds = ttl.map(|ttl| ttl["N"].as_str().expect("a number").parse::<i64>());
+        let least = (state.clock.now() + keep).as_millis() / 1_000;
+        match (index < marks.len(), seconds) {
+            (true, Some(Ok(seconds))) => assert!((least..=least + 1).contains(&seconds)),
+            (false, None) => {}
+            (_, found) => panic!("{partition}: {found:?}"),
+        }
+    }
+    // Without a term they stay for ever.
+    let fake = Fake::default();
+    commit(&store(&fake), vec![at(marks[0], Expect::Absent)]).await;
+    assert!(fake.rows("state")[0].get("ttl").is_none());
+}
+
+#[tokio::test]
 async fn more_items_than_one_transaction_reads_are_read_as_of_one_moment() {
     let fake = Fake::default();
     let state = store(&fake);

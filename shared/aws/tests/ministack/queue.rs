@@ -127,6 +127,7 @@ fn refresh(model: &str, attempt: u32) -> Order {
         model: model.parse().expect("a table"),
         cycle: 7,
         attempt,
+        opens: None,
     }
 }
 

@@ -3,8 +3,8 @@
 //! Items are what counts and rows follow them, in the same transaction. A reader opens the state
 //! file with `SqlCatalog("headwater", uri="sqlite:///<file>")`.
 
-use domain::{TableName, items::CATALOG};
-use ports::{Error, Kind, Result, state::Write};
+use domain::{TableName, items::Pointed};
+use ports::{Result, state::Write};
 use rusqlite::{Connection, params};
 
 /// Name that readers give as the catalog's.
@@ -12,50 +12,24 @@ const CATALOG_NAME: &str = "headwater";
 
 /// What a write does to the mirror.
 #[derive(Debug)]
-pub(super) enum Row {
-    /// The table has this metadata now.
-    Upsert {
-        table: TableName,
-        location: String,
-        previous: Option<String>,
-    },
-    /// The table is gone.
-    Remove { table: TableName },
-}
+pub(super) struct Row(Pointed);
 
 impl Row {
     /// The row for a write, if it is one to the catalog.
     pub(super) fn of(write: &Write) -> Result<Option<Self>> {
-        let key = write.key();
-        if key.partition != CATALOG || matches!(write, Write::Check { .. }) {
-            return Ok(None);
-        }
-        let invalid = || Error::new(Kind::Invalid, "write catalog pointer", &key.sort);
-        let table: TableName = key.sort.parse().map_err(|error| invalid().because(error))?;
-        let Write::Put { value, .. } = write else {
-            return Ok(Some(Self::Remove { table }));
-        };
-        let pointer: serde_json::Value =
-            serde_json::from_slice(value).map_err(|error| invalid().because(error))?;
-        let text = |field: &str| pointer.get(field)?.as_str().map(str::to_owned);
-        let location = text("metadata_location")
-            .ok_or_else(|| invalid().because("its value has no `metadata_location`"))?;
-        Ok(Some(Self::Upsert {
-            table,
-            location,
-            previous: text("previous_metadata_location"),
-        }))
+        let pointed = write.pointed()?;
+        Ok(pointed.map(Self))
     }
 
     /// Brings the row in line.
     pub(super) fn apply(&self, connection: &Connection) -> rusqlite::Result<()> {
-        match self {
-            Self::Upsert {
+        match &self.0 {
+            Pointed::To {
                 table,
                 location,
                 previous,
             } => upsert(connection, table, location, previous.as_deref()),
-            Self::Remove { table } => remove(connection, table),
+            Pointed::Nowhere { table } => remove(connection, table),
         }
     }
 }

@@ -2,37 +2,30 @@
 //! Nothing waits in memory between two steps; whoever learns something (an advance, a refresh that ended, a timer) takes
 //! the next one, and any number may be taken at once.
 //!
-//! Orders are sent before they are written down: a crash in between sends them twice, never not at all. An order that
-//! came to nothing for as long as the caller's patience is sent again.
+//! Orders are sent before they are written down: a crash in between sends them twice, never not at all. The first orders
+//! of a cycle are sent before the cycle is, and written down with it: one may come to be carried out first, and then
+//! writes it. An order that came to nothing for as long as the caller's patience is sent again.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use async_trait::async_trait;
 use domain::{
-    Duration, TableName, Timestamp,
+    Duration, Position, TableName, Timestamp,
     items::{Cycle, Sent},
     plan::{self, Decision},
 };
 use ports::{
-    Error, Kind, Queue, Refreshes, Result,
-    queue::Announcement,
+    Error, Kind, Refreshes, Result,
     refreshes::Order,
-    state::{Expect, Item, Outcome, Write},
+    state::{Expect, Outcome, Write},
 };
 
 use super::{due, ready, settle};
-use crate::{
-    World,
-    known::Known,
-    load,
-    refresh::{self, Refreshed},
-};
+use crate::{World, known::Known, load, refresh::Refreshed};
 
 /// Attempts of one step while others take theirs.
-const ATTEMPTS_MAX: u32 = 32;
+pub(super) const ATTEMPTS_MAX: u32 = 32;
+/// Most targets that are sent along with an order; a cycle that has more is written down before anything is sent.
+const TARGETS_SENT_MAX: usize = 256;
 
 /// What a step did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +48,7 @@ pub async fn step(world: &World, refreshes: &dyn Refreshes, patience: Duration) 
 }
 
 /// Takes a step, and writes down with it how an order ended, when there is one: a request less than on its own.
-async fn take(
+pub(super) async fn take(
     world: &World,
     refreshes: &dyn Refreshes,
     patience: Duration,
@@ -70,11 +63,18 @@ async fn take(
         {
             cycle.done.insert(order.model.clone(), how.word().into());
         }
-        let taken = match open {
-            Some(cycle) => go_on(world, refreshes, &known, (cycle, expect), patience).await?,
-            None => begin(world, refreshes, &known, patience).await?,
+        let closed = match open {
+            Some(cycle) => {
+                match go_on(world, refreshes, &known, (cycle, expect), patience).await? {
+                    Went::Took(step) => return Ok(step),
+                    Went::Moved => continue,
+                    // What was seen is enough for the next one too: whoever announces more from here on finds none open.
+                    Went::Closed(cycle, expect) => (Some(cycle), expect),
+                }
+            }
+            None => (known.cycle.clone(), expect),
         };
-        if let Some(step) = taken {
+        if let Some(step) = begin(world, refreshes, &known, closed).await? {
             return Ok(step);
         }
     }
@@ -82,15 +82,24 @@ async fn take(
     Err(Error::new(Kind::Unavailable, "step", "cycle").because(busy))
 }
 
-/// One step of an open cycle, which replaces one as expected; none when the state moved or the cycle was closed, and
-/// another look is due.
+/// How an open cycle went on.
+enum Went {
+    /// This step was taken.
+    Took(Step),
+    /// It was closed, and is as expected now.
+    Closed(Cycle, Expect),
+    /// The state moved: another look is due.
+    Moved,
+}
+
+/// One step of an open cycle, which replaces one as expected.
 async fn go_on(
     world: &World,
     refreshes: &dyn Refreshes,
     known: &Known,
     (mut cycle, expect): (Cycle, Expect),
     patience: Duration,
-) -> Result<Option<Step>> {
+) -> Result<Went> {
     let now = world.clock.now();
     let attempted: BTreeSet<TableName> = cycle.done.keys().cloned().collect();
     let decisions = plan::decide(&known.view(world, now, &cycle.targets, &attempted));
@@ -102,20 +111,8 @@ async fn go_on(
             .is_some_and(|sent| now < sent.at + patience)
     });
     if !sendable.is_empty() {
-        let orders: Vec<Order> = sendable
-            .iter()
-            .map(|model| Order {
-                model: model.clone(),
-                cycle: cycle.number,
-                attempt: cycle.sent.get(model).map_or(0, |sent| sent.attempt) + 1,
-            })
-            .collect();
-        refreshes.send(&orders).await?;
-        for Order { model, attempt, .. } in orders {
-            cycle.sent.insert(model, Sent { at: now, attempt });
-        }
-        let noted = replace(world, expect, &cycle).await?;
-        return Ok(noted.map(|_| Step::Sent(sendable)));
+        let sent = send(world, refreshes, (cycle, expect), sendable, None).await?;
+        return Ok(sent.map_or(Went::Moved, Went::Took));
     }
     let ends = running
         .iter()
@@ -125,47 +122,89 @@ async fn go_on(
         // Nothing is written unless an order's end is to be.
         let noted =
             known.cycle.as_ref() == Some(&cycle) || replace(world, expect, &cycle).await?.is_some();
-        return Ok(noted.then_some(Step::Waiting(until)));
+        let waiting = Step::Waiting(until);
+        return Ok(if noted {
+            Went::Took(waiting)
+        } else {
+            Went::Moved
+        });
     }
     cycle.closed = true;
-    if replace(world, expect, &cycle).await?.is_some() {
-        settle(world, known, &decisions, &attempted).await?;
-    }
-    Ok(None)
+    let closed = replace(world, expect, &cycle).await?;
+    Ok(closed.map_or(Went::Moved, |expect| Went::Closed(cycle, expect)))
 }
 
-/// Opens a cycle when there is anything to do and the last one is long enough ago, and takes its first step; none when
-/// somebody else opened one, and another look is due.
+/// Opens a cycle when there is anything to do and the last one, which is as expected, is long enough ago, and takes its
+/// first step; none when somebody else opened one, and another look is due.
 async fn begin(
     world: &World,
     refreshes: &dyn Refreshes,
     known: &Known,
-    patience: Duration,
+    (last, expect): (Option<Cycle>, Expect),
 ) -> Result<Option<Step>> {
     let now = world.clock.now();
     let decisions = known.outlook(world);
-    if ready(&decisions).is_empty() {
-        settle(world, known, &decisions, &BTreeSet::new()).await?;
+    settle(world, known, &decisions, &BTreeSet::new()).await?;
+    let ready = ready(&decisions);
+    if ready.is_empty() {
         return Ok(Some(Step::Idle(next(&decisions, now))));
     }
-    let last = known.cycle.as_ref();
-    if let Some(from) = last.map(|cycle| cycle.opened_at + world.live.min_interval)
+    if let Some(from) = last
+        .as_ref()
+        .map(|cycle| cycle.opened_at + world.live.min_interval)
         && now < from
     {
         return Ok(Some(Step::Idle(Some(from))));
     }
-    let cycle = Cycle {
-        number: last.map_or(0, |cycle| cycle.number) + 1,
-        opened_at: now,
-        targets: known.targets(),
-        ..Cycle::default()
-    };
+    let cycle = opened(last.as_ref(), known.targets(), now);
+    if cycle.targets.len() <= TARGETS_SENT_MAX {
+        let opens = Some(cycle.targets.clone());
+        return send(world, refreshes, (cycle, expect), ready, opens).await;
+    }
     // It may be gone on with as it was written: nothing that it is decided by was read before the rest.
-    let expect = known.expect(&load::cycle());
     match replace(world, expect, &cycle).await? {
-        Some(expect) => go_on(world, refreshes, known, (cycle, expect), patience).await,
+        Some(expect) => send(world, refreshes, (cycle, expect), ready, None).await,
         None => Ok(None),
     }
+}
+
+/// The cycle after the last one.
+pub(super) fn opened(
+    last: Option<&Cycle>,
+    targets: BTreeMap<TableName, Position>,
+    now: Timestamp,
+) -> Cycle {
+    Cycle {
+        number: last.map_or(0, |cycle| cycle.number) + 1,
+        opened_at: now,
+        targets,
+        ..Cycle::default()
+    }
+}
+
+/// Sends orders for models, and then writes them down in their cycle, which replaces one as expected; none when that was
+/// another one.
+async fn send(
+    world: &World,
+    refreshes: &dyn Refreshes,
+    (mut cycle, expect): (Cycle, Expect),
+    models: Vec<TableName>,
+    opens: Option<BTreeMap<TableName, Position>>,
+) -> Result<Option<Step>> {
+    let order = |model: &TableName| Order {
+        model: model.clone(),
+        cycle: cycle.number,
+        attempt: cycle.sent.get(model).map_or(0, |sent| sent.attempt) + 1,
+        opens: opens.clone(),
+    };
+    let orders: Vec<Order> = models.iter().map(order).collect();
+    refreshes.send(&orders).await?;
+    let at = world.clock.now();
+    for Order { model, attempt, .. } in orders {
+        cycle.sent.insert(model, Sent { at, attempt });
+    }
+    let noted = replace(world, expect, &cycle).await?;
+    Ok(noted.map(|_| Step::Sent(models)))
 }
 
 /// When the first of the models that time alone holds is due.
@@ -175,58 +214,14 @@ fn next(decisions: &BTreeMap<TableName, Decision>, now: Timestamp) -> Option<Tim
 }
 
 /// Replaces the cycle; what is expected of it then, or none when it was another one.
-async fn replace(world: &World, expect: Expect, cycle: &Cycle) -> Result<Option<Expect>> {
+pub(super) async fn replace(
+    world: &World,
+    expect: Expect,
+    cycle: &Cycle,
+) -> Result<Option<Expect>> {
     let write = Write::put(load::cycle(), cycle, expect);
     Ok(match world.state.transact(vec![write]).await? {
         Outcome::Committed(versions) => versions.first().copied().map(Expect::Version),
         Outcome::Conflict(_) => None,
     })
-}
-
-/// Carries out an order: refreshes the model up to the targets of its cycle, takes the next step and notes with it how the
-/// refresh ended; answers with both. An order of a cycle that is over ends `Idle`: what it was for, a later cycle does or has done.
-///
-/// # Errors
-/// `Unavailable` or `Corrupt` from the ports: the order is to be delivered again. A model's failure is an outcome.
-pub async fn carry_out(
-    world: &World,
-    refreshes: &dyn Refreshes,
-    order: &Order,
-    patience: Duration,
-) -> Result<(Refreshed, Step)> {
-    let Some(cycle) = current(world, order).await? else {
-        let next = step(world, refreshes, patience).await?;
-        return Ok((Refreshed::Idle, next));
-    };
-    // The step that follows sees what was committed. Announcing it would only have another one taken, which finds nothing
-    // to do; the order comes again, or the schedule, when this one ends in between.
-    let quiet = World {
-        queue: Arc::new(Quiet),
-        ..world.clone()
-    };
-    let how = refresh::refresh(&quiet, &order.model, &cycle.targets).await?;
-    let next = take(world, refreshes, patience, Some((order, &how))).await?;
-    Ok((how, next))
-}
-
-/// The order's cycle, while it is open.
-async fn current(world: &World, order: &Order) -> Result<Option<Cycle>> {
-    let item = world.state.get(&load::cycle()).await?;
-    let cycle = item.as_ref().map(Item::decode::<Cycle>).transpose()?;
-    Ok(cycle.filter(|cycle| cycle.number == order.cycle && !cycle.closed))
-}
-
-/// Takes announcements that need not be sent.
-#[derive(Debug)]
-struct Quiet;
-
-#[async_trait]
-impl Queue for Quiet {
-    async fn send(&self, _: &[Announcement]) -> Result<()> {
-        Ok(())
-    }
-
-    async fn receive(&self) -> Result<Vec<Announcement>> {
-        std::future::pending().await
-    }
 }

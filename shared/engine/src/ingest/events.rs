@@ -76,6 +76,22 @@ pub(super) fn split<'a>(subject: &str, body: &'a [u8], format: Format) -> Result
     Ok(events)
 }
 
+impl Format {
+    /// The format of a body of which its sender said nothing: lines when its first line is a whole JSON value and is not
+    /// all there is. No body that is one JSON value is like that, so nothing is read in two ways.
+    #[must_use]
+    pub fn guess(body: &[u8]) -> Self {
+        let body = body.trim_ascii_start();
+        let end = body.iter().position(|byte| *byte == b'\n');
+        let (first, rest) = body.split_at(end.unwrap_or(body.len()));
+        let whole = || std::str::from_utf8(first).is_ok_and(|first| json::check(first).is_ok());
+        match !rest.trim_ascii().is_empty() && whole() {
+            true => Self::Ndjson,
+            false => Self::Json,
+        }
+    }
+}
+
 pub(super) fn refuse(subject: &str, why: String) -> Error {
     Error::new(Kind::Invalid, "read events for", subject).because(why)
 }
@@ -118,6 +134,23 @@ mod tests {
             Format::Ndjson,
             Ok(&["{\"a\":1}", "[2]", "3"]),
         );
+    }
+
+    #[test]
+    fn lines_are_known_without_being_told() {
+        for (body, lines) in [
+            ("{\"id\":1}\n{\"id\":2}\n", true),
+            ("\r\n 1\r\n2", true),
+            ("{}\nnonsense", true),
+            ("{\"id\":1}\n", false),
+            ("{\n\"id\":1}\n", false),
+            ("[1,\n2]", false),
+            ("{} {}", false),
+            ("", false),
+        ] {
+            let guessed = Format::guess(body.as_bytes());
+            assert_eq!(guessed == Format::Ndjson, lines, "{body:?}");
+        }
     }
 
     #[test]

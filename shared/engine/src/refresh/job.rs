@@ -6,7 +6,10 @@ use domain::{
     Materialized, Model, Position, Project, TableName,
     items::{Consumed, Control, Head, ModelState, Snapshot},
 };
-use ports::{Result, state::Key};
+use ports::{
+    Result,
+    state::{Item, Key},
+};
 
 use super::events;
 use crate::{
@@ -80,16 +83,34 @@ impl<'a> Job<'a> {
     }
 
     /// Keys of every item the build looks at.
-    fn keys(&self) -> Vec<Key> {
+    pub(crate) fn keys(&self) -> Vec<Key> {
         let name = &self.model.name;
         let mut keys = vec![load::head(name), load::state(name), load::control(name)];
         keys.extend(self.tables.iter().chain(&self.inputs).map(load::head));
         keys.extend(self.inputs.iter().map(|input| load::consumed(name, input)));
         keys.extend([load::quarantine(name), load::collected(name)]);
+        keys.extend(self.written().iter().map(load::head));
+        keys.extend(self.written().iter().map(load::pointer));
+        keys
+    }
+
+    /// The tables it writes: its own, and that of its tombstones.
+    fn written(&self) -> Vec<TableName> {
         // A name that is none fails the build, when the events are applied.
         let tombstones = events::tombstones(self.model).ok().flatten();
-        keys.extend(tombstones.iter().map(load::head));
-        keys
+        [self.model.name.clone()]
+            .into_iter()
+            .chain(tombstones)
+            .collect()
+    }
+
+    /// The catalog pointers of the tables it writes, as they were read.
+    pub(crate) fn pointers(&self, loaded: &Loaded) -> BTreeMap<TableName, Option<Item>> {
+        let read = |table: TableName| {
+            let item = loaded.items.item(&load::pointer(&table)).cloned();
+            (table, item)
+        };
+        self.written().into_iter().map(read).collect()
     }
 
     /// The landing table that a build outside the runner came too early for: its columns are not known yet.
@@ -174,7 +195,14 @@ impl Loaded {
     /// # Errors
     /// `Unavailable` or `Corrupt` from the state store.
     pub(crate) async fn read(world: &World, job: &Job<'_>) -> Result<Self> {
-        let items = Items::load(&*world.state, job.keys()).await?;
+        Self::of(job, Items::load(&*world.state, job.keys()).await?)
+    }
+
+    /// What a build decides from, of items that were read, those of [`Job::keys`] among them.
+    ///
+    /// # Errors
+    /// `Corrupt` for an item that is not what its type says.
+    pub(crate) fn of(job: &Job<'_>, items: Items) -> Result<Self> {
         let name = &job.model.name;
         let mut inputs = Vec::with_capacity(job.inputs.len());
         for table in &job.inputs {

@@ -7,6 +7,7 @@ use ports::{
 };
 
 use super::job::Input;
+use crate::World;
 
 /// Commits of a model looked at for the oldest origin. Origins rise with commits but for what several inputs mix up.
 const COMMITS_MAX: usize = 100;
@@ -15,10 +16,17 @@ const COMMITS_MAX: usize = 100;
 ///
 /// # Errors
 /// What the store answers.
-pub(crate) async fn origin(state: &dyn State, inputs: &[Input]) -> Result<Option<Timestamp>> {
+pub(crate) async fn origin(world: &World, inputs: &[Input]) -> Result<Option<Timestamp>> {
     let mut oldest = None;
     for input in inputs.iter().filter(|input| input.is_behind()) {
-        let found = of_input(state, input).await?;
+        let seen = match input.landing {
+            true => (world.tables).arrived(&input.table, input.consumed.sequence),
+            false => None,
+        };
+        let found = match seen {
+            Some(at) => Some(at),
+            None => of_input(&*world.state, input).await?,
+        };
         oldest = [oldest, found].into_iter().flatten().min();
     }
     Ok(oldest)

@@ -174,6 +174,7 @@ pub(super) async fn query(
     let change = Change {
         table: job.model.name.clone(),
         base: loaded.head.as_ref().and_then(|head| head.snapshot.clone()),
+        pointers: job.pointers(loaded),
         apply,
         on_schema_change: job.model.config.on_schema_change,
         rows,

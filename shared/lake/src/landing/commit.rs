@@ -126,7 +126,7 @@ pub(super) fn seen(table: &TableName, key: &str) -> Key {
     } else {
         &whole
     };
-    Key::new(format!("seen#{source}#{key}"), SEEN)
+    Key::new(format!("{}{source}#{key}", items::SEEN), SEEN)
 }
 
 fn head_key(table: &TableName) -> Key {

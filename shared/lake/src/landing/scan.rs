@@ -9,7 +9,7 @@ use arrow::{
     ipc::reader::StreamReader,
 };
 use domain::{
-    SEQUENCE, TableName,
+    SEQUENCE, TableName, Timestamp,
     items::{self, BatchData, Head},
 };
 use futures::TryStreamExt;
@@ -52,7 +52,7 @@ pub async fn pin(state: &dyn State, table: &TableName) -> Result<Option<Pin>> {
 /// `schema` is that of the pin: the columns, and the sequence column. Parts come in sequence order. Parts in memory hold
 /// exactly what was asked for. A file may begin at or below `after`, for its reader to leave out; it never goes past
 /// `through`: a commit that does, when `through` is no head, is read here and cut. A column that a commit does not
-/// have is NULL in memory, and absent in a file.
+/// have is NULL in memory, and absent in a file. With it comes when the first of the commits arrived, if there is one.
 ///
 /// # Errors
 /// What the stores answer; `Corrupt` when a commit does not hold what its item says.
@@ -63,7 +63,8 @@ pub async fn scan(
     schema: &SchemaRef,
     after: u64,
     through: u64,
-) -> Result<Scan> {
+) -> Result<(Scan, Option<Timestamp>)> {
+    let mut arrived = None;
     let mut parts = Parts {
         table,
         schema,
@@ -87,7 +88,7 @@ pub async fn scan(
         for item in &page {
             let (commit, bytes): (items::Advance, _) = item.unpack()?;
             if commit.from >= through {
-                return parts.finish();
+                return Ok((parts.finish()?, arrived));
             }
             if commit.from > reached {
                 let reason = format!("the commits after sequence {reached} are missing");
@@ -98,6 +99,7 @@ pub async fn scan(
             if commit.to <= reached {
                 continue;
             }
+            arrived = arrived.or(Some(commit.origin_at));
             parts.after = reached;
             reached = commit.to;
             match commit.data {
@@ -119,7 +121,7 @@ pub async fn scan(
         }
         span = here.after(&page);
     }
-    parts.finish()
+    Ok((parts.finish()?, arrived))
 }
 
 struct Parts<'a> {

@@ -124,7 +124,7 @@ async fn read(state: &dyn State, objects: &Objects, column: &str) -> Vec<(u64, O
         .await
         .expect("a scan");
     let mut rows = Vec::new();
-    for part in found.parts {
+    for part in found.0.parts {
         match part {
             Part::Memory(batch) => {
                 assert_eq!(batch.schema(), schema);

@@ -36,8 +36,7 @@ pub(super) async fn changes(lake: &Lake, between: &Between) -> Result<Changes> {
                 Since::Sequence(after) => *after,
                 Since::Snapshot(_) => return Ok(Changes::Lost(Lost::Expired)),
             };
-            let (state, objects) = (&*lake.state, &lake.objects);
-            let scan = crate::landing::scan(state, objects, table, schema, after, *through).await?;
+            let scan = lake.landed(table, schema, after, *through).await?;
             Ok(Changes::Told(landed(scan, after)))
         }
         (Pin::Model { table, snapshot }, Since::Beginning) => {

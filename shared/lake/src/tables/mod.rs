@@ -68,6 +68,8 @@ use self::{cache::Cache, limits::Limits, names::Root, read::Footers, table::Tabl
 
 /// Tables remembered by a process.
 const TABLES_KEPT: usize = 256;
+/// Scans of landing tables whose beginning is remembered by a process.
+const ARRIVALS_KEPT: usize = 256;
 /// Footers of data files remembered by a process.
 const FOOTERS_KEPT: usize = 256;
 
@@ -80,6 +82,8 @@ pub struct Lake {
     clock: Arc<dyn Clock>,
     tables: Cache<Snapshot, Arc<Table>>,
     footers: Footers,
+    /// When the first row after a sequence of a landing table arrived, as scans found it.
+    arrivals: Cache<(TableName, u64), Timestamp>,
     limits: Limits,
 }
 
@@ -112,8 +116,26 @@ impl Lake {
             clock,
             tables,
             footers,
+            arrivals: Cache::new(ARRIVALS_KEPT),
             limits,
         }
+    }
+
+    /// What there is to read of a landing table in `(after, through]`.
+    async fn landed(
+        &self,
+        table: &TableName,
+        schema: &SchemaRef,
+        after: u64,
+        through: u64,
+    ) -> Result<Scan> {
+        let (state, objects) = (&*self.state, &self.objects);
+        let scan = crate::landing::scan(state, objects, table, schema, after, through);
+        let (scan, arrived) = scan.await?;
+        if let Some(at) = arrived {
+            self.arrivals.put((table.clone(), after), at);
+        }
+        Ok(scan)
     }
 
     /// A table at a snapshot: remembered, or read.
@@ -152,10 +174,7 @@ impl Tables for Lake {
                 table,
                 schema,
                 through,
-            } => {
-                crate::landing::scan(&*self.state, &self.objects, table, schema, after, *through)
-                    .await
-            }
+            } => self.landed(table, schema, after, *through).await,
             Pin::Model { table, snapshot } => Ok(self.table(table, snapshot).await?.scan()),
         }
     }
@@ -186,6 +205,10 @@ impl Tables for Lake {
                 _ => false,
             }
         }))
+    }
+
+    fn arrived(&self, table: &TableName, after: u64) -> Option<Timestamp> {
+        self.arrivals.get(&(table.clone(), after))
     }
 
     async fn stage(&self, change: Change) -> Result<Staged> {

@@ -8,7 +8,7 @@ use domain::{
 };
 use ports::{
     Error, Kind, Result, State,
-    state::{Expect, Key, Write},
+    state::{Expect, Item, Key, Write},
 };
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,12 @@ impl Pointer {
         table: &TableName,
     ) -> Result<Self> {
         let item = state.get(&key(table)).await?;
-        let location = match &item {
+        Self::of(root, item.as_ref())
+    }
+
+    /// The pointer of an item that was read; there is none before the table's first commit.
+    pub(crate) fn of(root: &Root, item: Option<&Item>) -> Result<Self> {
+        let location = match item {
             Some(item) => Some(item.decode::<Locations>()?.metadata_location),
             None => None,
         };
@@ -47,7 +52,7 @@ impl Pointer {
             .map(|location| root.path(location))
             .transpose()?;
         Ok(Self {
-            expect: Expect::as_read(item.as_ref()),
+            expect: Expect::as_read(item),
             location,
             metadata,
         })

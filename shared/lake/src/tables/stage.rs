@@ -10,6 +10,7 @@ use futures::TryStreamExt;
 use iceberg::spec::Operation;
 use ports::{
     Error, Kind, Result,
+    state::Item,
     tables::{Apply, Change, Rows, Staged},
 };
 use roaring::RoaringTreemap;
@@ -116,7 +117,7 @@ pub(super) async fn stage(lake: &Lake, change: Change) -> Result<Staged> {
         }
         Apply::DeleteInsert { key } => (key.as_slice(), false),
     };
-    let opened = open(lake, &change.table, change.base.as_ref()).await?;
+    let opened = open(lake, &change.table, change.base.as_ref(), &change.pointers).await?;
     let plan = Plan {
         key,
         whole: matches!(change.apply, Apply::Overwrite | Apply::ReplaceAll),
@@ -164,6 +165,7 @@ pub(super) async fn open(
     lake: &Lake,
     table: &TableName,
     snapshot: Option<&Snapshot>,
+    pointers: &BTreeMap<TableName, Option<Item>>,
 ) -> Result<Opened> {
     let base = async {
         match snapshot {
@@ -171,7 +173,12 @@ pub(super) async fn open(
             None => Ok(None),
         }
     };
-    let pointer = Pointer::read(&lake.state, &lake.root, table);
+    let pointer = async {
+        match pointers.get(table) {
+            Some(item) => Pointer::of(&lake.root, item.as_ref()),
+            None => Pointer::read(&lake.state, &lake.root, table).await,
+        }
+    };
     let (pointer, base) = futures::try_join!(pointer, base)?;
     pointer.expect(table, snapshot)?;
     Ok((pointer, base))

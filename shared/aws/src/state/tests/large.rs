@@ -90,6 +90,48 @@ async fn an_object_that_is_gone_is_corrupt_unless_its_item_was_replaced() {
 }
 
 #[tokio::test]
+async fn only_objects_that_no_item_names_and_that_are_old_are_removed() {
+    let (fake, objects): (_, Objects) = (Fake::default(), Arc::new(InMemory::new()));
+    let state = with(&fake, Some(objects.clone()));
+    let large = |letter| vec![letter; 500_000];
+    commit(&state, vec![put("a", large(b'x'), Expect::Absent)]).await;
+    commit(&state, vec![put("b", large(b'x'), Expect::Absent)]).await;
+    commit(&state, vec![put("c", large(b'x'), Expect::Absent)]).await;
+    commit(&state, vec![put("a", large(b'y'), Expect::Any)]).await;
+    commit(&state, vec![delete("b", Expect::Any)]).await;
+    // Never named: its transaction met a conflict. And names that we did not give.
+    let lost = transact(&state, vec![put("c", large(b'z'), Expect::Absent)]).await;
+    assert!(!lost.is_committed());
+    for other in ["state/notes.txt", "tables/a/b/data/x"] {
+        objects
+            .put(&other.into(), "mine".into())
+            .await
+            .expect("put");
+    }
+    assert_eq!(names(&objects).await.len(), 7);
+    let sweep = |hours: u64, most| Sweep {
+        now: state.clock.now() + Duration::from_secs(hours * 3_600),
+        grace: Duration::ZERO,
+        orphans: Duration::from_secs(24 * 3_600),
+        most,
+    };
+    let swept = state.sweep(&sweep(23, 9)).await.expect("an answer");
+    assert_eq!((swept.removed, swept.more), (0, false));
+    let swept = state.sweep(&sweep(25, 2)).await.expect("an answer");
+    assert_eq!((swept.removed, swept.more), (2, true));
+    let swept = state.sweep(&sweep(25, 9)).await.expect("an answer");
+    assert_eq!(
+        (swept.removed, swept.bytes, swept.more),
+        (1, 500_000, false)
+    );
+    assert_eq!(names(&objects).await.len(), 4);
+    for (name, letter) in [("a", b'y'), ("c", b'x')] {
+        let item = state.get(&key(name)).await.expect("an answer");
+        assert_eq!(item.expect("an item").value, large(letter), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn an_object_of_another_length_is_corrupt() {
     let (fake, objects): (_, Objects) = (Fake::default(), Arc::new(InMemory::new()));
     let state = with(&fake, Some(objects.clone()));

@@ -215,7 +215,9 @@ async fn a_scan_gives_what_was_asked_for_and_joins_small_commits() {
     for (after, through) in [(0, 40), (3, 37), (4, 5), (7, 7), (0, 0), (39, 40)] {
         let (state, table) = (case.state.as_ref(), table());
         let found = scan(state, &case.objects, &table, &schema, after, through).await;
-        let parts = found.expect("a scan").parts;
+        let (found, arrived) = found.expect("a scan");
+        assert_eq!(arrived, (after < through).then_some(Timestamp(5)));
+        let parts = found.parts;
         let sequences: Vec<i64> = parts
             .iter()
             .flat_map(|part| match part {
@@ -259,6 +261,7 @@ async fn a_scan_never_goes_past_its_end_even_inside_a_file() {
     .await;
     let rows: usize = found
         .expect("a scan")
+        .0
         .parts
         .iter()
         .map(|part| match part {

@@ -160,6 +160,7 @@ async fn a_parquet_file_is_committed_where_it_lies_unless_its_types_are_others()
     let parts = scan(case.state.as_ref(), &case.objects, &table(), &schema, 0, 2)
         .await
         .expect("a scan")
+        .0
         .parts;
     let paths: Vec<_> = parts
         .iter()

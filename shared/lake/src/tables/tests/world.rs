@@ -180,6 +180,7 @@ impl World {
         Change {
             table: self.table.clone(),
             base: self.snapshot.clone(),
+            pointers: BTreeMap::new(),
             apply,
             on_schema_change: OnSchemaChange::default(),
             rows: Rows {

@@ -1,0 +1,198 @@
+//! Orders that come before their cycle is written down, after it, or for one that never was.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use async_trait::async_trait;
+use domain::{Duration, LiveSettings, Project, items::Cycle};
+use engine::{
+    World,
+    cycle::{self, Step},
+    refresh::Refreshed,
+};
+use ports::{Error, Kind, Refreshes, Result, refreshes::Order, state::Key};
+use testkit::{MemoryRefreshes, MemoryState};
+
+use crate::pretend::{Lab, chain, exact, project, table};
+
+const PATIENCE: Duration = Duration::from_secs(900);
+
+fn lab(project: Project) -> Lab {
+    let live = LiveSettings {
+        min_interval: Duration::ZERO,
+        ..exact()
+    };
+    Lab::new(Arc::new(MemoryState::new()), project, live)
+}
+
+/// landing.a -> bronze.a, and silver.j of bronze.a and landing.b.
+fn join() -> Project {
+    let config = "@config materialized=incremental, live=true, incremental_strategy=append";
+    let model = |name: &str, query: &str, filter: &str| {
+        let text = format!("{config}, incremental_filter=WHERE {filter}\n\n{query}\n");
+        (format!("transform/{}.sql", name.replace('.', "/")), text)
+    };
+    project(&[
+        model(
+            "bronze.a",
+            "SELECT _seq FROM landing.a",
+            "_seq > {watermark}",
+        ),
+        model(
+            "silver.j",
+            "SELECT b._seq FROM landing.b AS b, bronze.a AS a",
+            "_seq > {watermark:landing.b}",
+        ),
+    ])
+}
+
+/// A queue whose sender dies before it learns that everything was sent.
+#[derive(Debug, Default)]
+struct Deadly {
+    inner: MemoryRefreshes,
+    alive: AtomicBool,
+}
+
+#[async_trait]
+impl Refreshes for Deadly {
+    async fn send(&self, orders: &[Order]) -> Result<()> {
+        self.inner.send(orders).await?;
+        match self.alive.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err(Error::new(Kind::Unavailable, "send", "orders").because("killed")),
+        }
+    }
+}
+
+/// A queue faster than its sender: orders are carried out before the call that sends them returns.
+#[derive(Debug)]
+struct Eager {
+    world: World,
+    later: MemoryRefreshes,
+}
+
+#[async_trait]
+impl Refreshes for Eager {
+    async fn send(&self, orders: &[Order]) -> Result<()> {
+        for order in orders {
+            let carried = cycle::carry_out(&self.world, &self.later, order, PATIENCE).await?;
+            assert!(matches!(carried.0, Refreshed::Built { .. }), "{carried:?}");
+        }
+        Ok(())
+    }
+}
+
+async fn stored(lab: &Lab) -> Cycle {
+    let key = Key::new("cycle", "current");
+    let item = lab.world.state.get(&key).await.expect("state answers");
+    item.expect("a cycle").decode().expect("a cycle")
+}
+
+async fn carry(lab: &Lab, queue: &MemoryRefreshes, order: &Order) -> (&'static str, Step) {
+    let carried = cycle::carry_out(&lab.world, queue, order, PATIENCE).await;
+    let (how, next) = carried.expect("the world answers");
+    (how.word(), next)
+}
+
+#[tokio::test]
+async fn an_order_that_is_faster_than_its_sender_opens_the_cycle_itself() {
+    let lab = lab(chain());
+    lab.land("landing.ev", 3).await;
+    let eager = Eager {
+        world: lab.world.clone(),
+        later: MemoryRefreshes::new(),
+    };
+    let step = cycle::step(&lab.world, &eager, PATIENCE).await;
+    // The order's own step has sent the next level, which runs: the sender finds that and leaves it alone.
+    assert!(matches!(step.expect("answers"), Step::Waiting(_)));
+    let order = eager.later.take().expect("the second level");
+    assert_eq!(order.model, table("silver.ev"));
+    assert_eq!(eager.later.take(), None);
+    let (how, next) = carry(&lab, &eager.later, &order).await;
+    assert_eq!((how, next), ("built", Step::Idle(None)));
+    let cycle = stored(&lab).await;
+    assert!(
+        cycle.closed && cycle.number == 1 && cycle.done.len() == 2,
+        "{cycle:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_order_whose_sender_died_opens_the_cycle_and_is_carried_out() {
+    let lab = lab(chain());
+    lab.land("landing.ev", 3).await;
+    let queue = Deadly::default();
+    let killed = cycle::step(&lab.world, &queue, PATIENCE).await;
+    assert_eq!(killed.expect_err("it was killed").kind, Kind::Unavailable);
+    let order = queue.inner.take().expect("it was sent");
+    // More rows: the cycle is the one that its sender meant all the same.
+    lab.land("landing.ev", 2).await;
+    let (how, next) = carry(&lab, &queue.inner, &order).await;
+    assert_eq!((how, next), ("built", Step::Sent(vec![table("silver.ev")])));
+    assert_eq!(stored(&lab).await.targets[&table("landing.ev")].sequence, 3);
+    let order = queue.inner.take().expect("the second level");
+    let (how, next) = carry(&lab, &queue.inner, &order).await;
+    // The rest is what the next cycle is for.
+    assert_eq!((how, next), ("built", Step::Sent(vec![table("bronze.ev")])));
+    assert_eq!(stored(&lab).await.number, 2);
+}
+
+#[tokio::test]
+async fn an_order_for_a_cycle_that_another_one_opened_waits_for_its_turn_in_that() {
+    let lab = lab(join());
+    lab.land("landing.a", 1).await;
+    lab.land("landing.b", 1).await;
+    cycle::run(&lab.world, &cycle::Silent)
+        .await
+        .expect("answers");
+    lab.land("landing.b", 1).await;
+    let queue = Deadly::default();
+    let killed = cycle::step(&lab.world, &queue, PATIENCE).await;
+    killed.expect_err("it was killed");
+    let early = queue.inner.take().expect("it was sent");
+    assert_eq!(early.model, table("silver.j"));
+    queue.alive.store(true, Ordering::Relaxed);
+    lab.land("landing.a", 1).await;
+    let step = cycle::step(&lab.world, &queue, PATIENCE).await;
+    assert_eq!(step.expect("answers"), Step::Sent(vec![table("bronze.a")]));
+    // C-1: in this cycle the join comes after what it reads.
+    let (how, next) = carry(&lab, &queue.inner, &early).await;
+    assert!(
+        how == "idle" && matches!(next, Step::Waiting(_)),
+        "{how} {next:?}"
+    );
+    let first = queue.inner.take().expect("the first level");
+    let (how, next) = carry(&lab, &queue.inner, &first).await;
+    assert_eq!((how, next), ("built", Step::Sent(vec![table("silver.j")])));
+    let second = queue.inner.take().expect("the second level");
+    assert!(
+        second.cycle == early.cycle && second != early,
+        "a queue must not take them for one"
+    );
+    let (how, next) = carry(&lab, &queue.inner, &second).await;
+    assert_eq!((how, next), ("built", Step::Idle(None)));
+    // And once more, as a queue may: there is nothing left.
+    for order in [&early, &second] {
+        let (how, next) = carry(&lab, &queue.inner, order).await;
+        assert_eq!((how, next), ("idle", Step::Idle(None)));
+    }
+}
+
+#[tokio::test]
+async fn an_order_of_a_cycle_that_nobody_knows_changes_nothing() {
+    let lab = lab(chain());
+    lab.land("landing.ev", 3).await;
+    let queue = MemoryRefreshes::new();
+    let order = Order {
+        model: table("bronze.ev"),
+        cycle: 7,
+        attempt: 1,
+        opens: None,
+    };
+    let (how, next) = carry(&lab, &queue, &order).await;
+    // The step that it would have caused is taken.
+    assert_eq!((how, next), ("idle", Step::Sent(vec![table("bronze.ev")])));
+    assert_eq!(stored(&lab).await.number, 1);
+}

@@ -1,0 +1,191 @@
+//! What a function is made of. Each names the parts that it uses and is linked with no others: that is what keeps the ones
+//! that run no SQL small and quick to start.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use domain::{TableName, Timestamp, items::Column};
+use lake::{Lake, landing::LandingLake};
+use ports::{
+    Chance, Clock, Error, Kind, Landing, Objects, Query, Result, State, Tables,
+    feed::{Between, Changes},
+    landing::{Advanced, Append, Appended},
+    query::{Catalog, Statement},
+    tables::{Change, Pin, Rows, Scan, Staged},
+};
+use settings::Settings;
+
+/// What parts are made on.
+#[derive(Debug)]
+pub struct Ground<'a> {
+    /// Versioned items.
+    pub state: Arc<dyn State>,
+    /// The warehouse.
+    pub objects: Objects,
+    /// The warehouse's address.
+    pub uri: String,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness and ids.
+    pub chance: Arc<dyn Chance>,
+    /// The settings.
+    pub settings: &'a Settings,
+}
+
+/// The ports that functions differ in.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// Landing tables.
+    pub landing: Arc<dyn Landing>,
+    /// Reads and staged writes.
+    pub tables: Arc<dyn Tables>,
+    /// SQL.
+    pub query: Arc<dyn Query>,
+}
+
+/// What makes the parts of a function.
+pub type MakeParts = fn(&Ground<'_>) -> Result<Parts>;
+
+impl Parts {
+    /// For a function that takes steps, and looks at nothing but the state.
+    ///
+    /// # Errors
+    /// None.
+    pub fn steps(_: &Ground<'_>) -> Result<Self> {
+        Ok(Self {
+            landing: Arc::new(Without),
+            tables: Arc::new(Without),
+            query: Arc::new(Without),
+        })
+    }
+
+    /// For a function that stores what comes in.
+    ///
+    /// # Errors
+    /// None.
+    pub fn intake(ground: &Ground<'_>) -> Result<Self> {
+        Ok(Self {
+            landing: Arc::new(Appending(ground.landing())),
+            ..Self::steps(ground)?
+        })
+    }
+
+    /// For a function that maintains tables.
+    ///
+    /// # Errors
+    /// None.
+    pub fn upkeep(ground: &Ground<'_>) -> Result<Self> {
+        Ok(Self {
+            landing: Arc::new(ground.landing()),
+            tables: ground.tables(),
+            query: Arc::new(Without),
+        })
+    }
+
+    /// For a function that does everything, with a query engine.
+    ///
+    /// # Errors
+    /// What making the engine answers.
+    pub fn all(
+        ground: &Ground<'_>,
+        query: impl FnOnce(Arc<dyn Tables>, Objects, &Settings) -> Result<Arc<dyn Query>>,
+    ) -> Result<Self> {
+        let tables = ground.tables();
+        Ok(Self {
+            landing: Arc::new(ground.landing()),
+            query: query(tables.clone(), ground.objects.clone(), ground.settings)?,
+            tables,
+        })
+    }
+}
+
+impl Ground<'_> {
+    fn landing(&self) -> LandingLake {
+        let (state, objects) = (self.state.clone(), self.objects.clone());
+        LandingLake::new(state, objects, self.clock.clone(), self.chance.clone())
+    }
+
+    fn tables(&self) -> Arc<dyn Tables> {
+        let (state, objects) = (self.state.clone(), self.objects.clone());
+        let (chance, clock) = (self.chance.clone(), self.clock.clone());
+        Arc::new(Lake::new(state, objects, self.uri.clone(), chance, clock))
+    }
+}
+
+/// Landing tables that rows are added to, and nothing else is done with.
+#[derive(Debug)]
+struct Appending(LandingLake);
+
+#[async_trait]
+impl Landing for Appending {
+    async fn append(&self, append: Append) -> Result<Appended> {
+        self.0.append(append).await
+    }
+
+    async fn declare(&self, table: &TableName, columns: &[Column]) -> Result<()> {
+        self.0.declare(table, columns).await
+    }
+
+    async fn advance(&self, _: &TableName, _: Timestamp) -> Result<Option<Advanced>> {
+        refuse("advance", "commits no files")
+    }
+}
+
+/// A part that a function does not have: whatever is asked of it is refused.
+#[derive(Clone, Copy, Debug)]
+struct Without;
+
+fn refuse<T>(action: &'static str, why: &str) -> Result<T> {
+    let why = format!("this function {why}");
+    Err(Error::new(Kind::Invalid, action, "on AWS").because(why))
+}
+
+#[async_trait]
+impl Query for Without {
+    async fn run(&self, _: &Statement, _: &Catalog) -> Result<Rows> {
+        refuse("run statement", "runs no SQL")
+    }
+
+    async fn describe(&self, _: &Statement, _: &Catalog) -> Result<SchemaRef> {
+        refuse("describe statement", "runs no SQL")
+    }
+}
+
+#[async_trait]
+impl Landing for Without {
+    async fn append(&self, _: Append) -> Result<Appended> {
+        refuse("append rows", "stores no rows")
+    }
+
+    async fn declare(&self, _: &TableName, _: &[Column]) -> Result<()> {
+        refuse("declare table", "stores no rows")
+    }
+
+    async fn advance(&self, _: &TableName, _: Timestamp) -> Result<Option<Advanced>> {
+        refuse("advance table", "stores no rows")
+    }
+}
+
+#[async_trait]
+impl Tables for Without {
+    async fn pin(&self, _: &TableName) -> Result<Option<Pin>> {
+        refuse("pin table", "reads no tables")
+    }
+
+    async fn scan(&self, _: &Pin, _: u64) -> Result<Scan> {
+        refuse("scan table", "reads no tables")
+    }
+
+    async fn changes(&self, _: &Between) -> Result<Changes> {
+        refuse("read changes", "reads no tables")
+    }
+
+    async fn schema(&self, _: &Pin) -> Result<SchemaRef> {
+        refuse("read schema", "reads no tables")
+    }
+
+    async fn stage(&self, _: Change) -> Result<Staged> {
+        refuse("stage rows", "writes no tables")
+    }
+}
