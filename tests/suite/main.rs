@@ -15,6 +15,7 @@ mod durability;
 mod emulated;
 mod feeds;
 mod flights;
+mod freshness;
 mod full_disk;
 mod gateway;
 mod github;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     trials.extend(requests::trials());
     trials.extend(durability::trials());
     trials.extend(feeds::trials());
+    trials.extend(freshness::trials());
     trials.extend(github::trials());
     trials.extend(flights::trials());
     trials.extend(maintenance::trials());

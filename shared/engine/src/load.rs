@@ -121,6 +121,11 @@ pub(crate) fn state(model: &TableName) -> Key {
     Key::new(items::model(model), items::STATE)
 }
 
+/// Key of a model's profile.
+pub(crate) fn profile(model: &TableName) -> Key {
+    Key::new(items::model(model), items::PROFILE)
+}
+
 /// Key of a model's control.
 pub(crate) fn control(model: &TableName) -> Key {
     Key::new(items::model(model), items::CONTROL)

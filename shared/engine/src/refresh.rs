@@ -5,6 +5,7 @@ mod checks;
 mod commit;
 pub(crate) mod events;
 mod feeds;
+mod history;
 pub(crate) mod job;
 pub(crate) mod lag;
 mod make;

@@ -24,7 +24,11 @@ pub(crate) async fn origin(state: &dyn State, inputs: &[Input]) -> Result<Option
     Ok(oldest)
 }
 
-async fn of_input(state: &dyn State, input: &Input) -> Result<Option<Timestamp>> {
+/// The same of one input, whether it is behind or not.
+///
+/// # Errors
+/// What the store answers.
+pub(crate) async fn of_input(state: &dyn State, input: &Input) -> Result<Option<Timestamp>> {
     let span = unread(&input.table, input);
     let page = state.query(&span).await?;
     page.iter()

@@ -1,5 +1,6 @@
 //! The engine on pretend ports: what it does between them, and when.
 
 mod cycles;
+mod freshness;
 mod pretend;
 mod runner;
