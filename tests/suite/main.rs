@@ -17,6 +17,7 @@ mod durability;
 mod emulated;
 mod feeds;
 mod flights;
+mod freshness;
 mod full_disk;
 mod gateway;
 mod github;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     trials.extend(requests::trials());
     trials.extend(durability::trials());
     trials.extend(feeds::trials());
+    trials.extend(freshness::trials());
     trials.extend(github::trials());
     trials.extend(flights::trials());
     trials.extend(maintenance::trials());

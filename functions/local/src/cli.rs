@@ -57,7 +57,7 @@ pub enum Command {
     Demo(Demo),
     /// Keep live models fresh in the foreground, without a server
     #[command(
-        after_help = "Examples:\n  headwater live                      until Ctrl-C\n  headwater live --once               one cycle\n  headwater live status\n  headwater live pause silver.orders\n  headwater live advance landing.orders"
+        after_help = "Examples:\n  headwater live                      until Ctrl-C\n  headwater live --once               one cycle\n  headwater live status\n  headwater live lag gold.revenue\n  headwater live pause silver.orders\n  headwater live advance landing.orders"
     )]
     Live {
         /// Run one cycle and end
@@ -93,7 +93,7 @@ pub enum Command {
     /// Check settings and models without running anything
     #[command(after_help = "Example:\n  headwater validate --project shop")]
     Validate,
-    /// Judge models by `max_lag` and sources by `@source_freshness`; the exit code says whether all are fresh
+    /// Judge models by `max_lag` and `target_lag`, sources by `@source_freshness`; the exit code says whether all are fresh
     #[command(after_help = "Example:\n  headwater check || page-somebody")]
     Check,
     /// Make a token for callers of the server, and the digest to configure
@@ -139,6 +139,19 @@ pub enum Command {
 pub enum Control {
     /// Show where every live model and source stands
     Status,
+    /// Show how old data was when models applied it: the last hour by minutes, the last day by quarters of an hour
+    Lag {
+        /// The model [default: a line for each]
+        model: Option<String>,
+    },
+    /// Show what a model's columns hold: NULLs, least and greatest value, about how many distinct ones
+    Profile {
+        /// The model
+        model: String,
+        /// Look now instead of showing what was found last
+        #[arg(long)]
+        now: bool,
+    },
     /// Stop refreshing a model until it is resumed
     Pause {
         /// The model

@@ -20,28 +20,53 @@ use crate::screen::{coloured, count, counted, number, right, span, table, text};
 /// Where every live model stands.
 #[must_use]
 pub fn models(status: &Status) -> Table {
-    let titles = [
-        "model",
-        "status",
-        ">lag",
-        ">rows",
-        ">watermark",
-        ">refreshes",
-        "last refresh",
-    ];
+    let is_target = status
+        .models
+        .iter()
+        .any(|model| model.target_seconds.is_some());
+    let mut titles = vec!["model", "status", ">lag", ">p50 / p95, 1 h"];
+    titles.extend(is_target.then_some(">target"));
+    titles.extend([">rows", ">watermark", ">refreshes", "last refresh"]);
     let mut table = table(&titles);
     for model in &status.models {
-        table.add_row(vec![
+        let mut row = vec![
             text(&model.model),
             state(model),
             right(span(Duration::from_secs_f64(model.lag_seconds.max(0.0)))),
+            right(lag_hour(model)),
+        ];
+        row.extend(is_target.then(|| target(model)));
+        row.extend([
             number(model.rows),
             number(model.watermark),
             number(model.refreshes),
             text(clock_time(model.last_refresh.as_deref())),
         ]);
+        table.add_row(row);
     }
     table
+}
+
+/// Lags of what was applied in the last hour: half of them, and 95 of 100, were no higher.
+fn lag_hour(model: &ModelStatus) -> String {
+    let shown = |ms| span(Duration::from_millis(ms));
+    model.lag_hour.map_or_else(String::new, |hour| {
+        format!("{} / {}", shown(hour.p50_ms), shown(hour.p95_ms))
+    })
+}
+
+/// A model's target, and whether it is met.
+fn target(model: &ModelStatus) -> Cell {
+    let Some(seconds) = model.target_seconds else {
+        return text("");
+    };
+    let target = span(Duration::from_secs_f64(seconds));
+    match model.target_met {
+        Some(false) => {
+            coloured(format!("{target}, missed"), Color::Red).set_alignment(CellAlignment::Right)
+        }
+        Some(true) | None => right(format!("{target}, met")),
+    }
 }
 
 /// Where every landing table stands.

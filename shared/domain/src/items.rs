@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Position, TableName, Timestamp};
+use crate::{
+    Position, TableName, Timestamp,
+    lag::{Grain, Recent},
+};
 
 /// Partition of everything about one table: `table#<t>`.
 #[must_use]
@@ -36,6 +39,8 @@ pub const STATE: &str = "state";
 pub const COLLECTED: &str = "collected";
 /// Sort key of a model's [`Quarantine`].
 pub const QUARANTINE: &str = "quarantine";
+/// Sort key of a [`Profile`].
+pub const PROFILE: &str = "profile";
 /// Sort key of a [`Control`].
 pub const CONTROL: &str = "control";
 
@@ -89,6 +94,18 @@ pub fn advance(to: u64) -> String {
 #[must_use]
 pub fn commit(commits: u64) -> String {
     format!("commit#{commits:020}")
+}
+
+/// Sort key of lags of a model in an interval that is over: `lag#<grain>#<slot>`.
+#[must_use]
+pub fn lag(grain: Grain, slot: i64) -> String {
+    format!("{}{slot:02}", lags(grain))
+}
+
+/// What the sort keys of a model's lags of one grain begin with.
+#[must_use]
+pub fn lags(grain: Grain) -> String {
+    format!("lag#{}#", grain.word())
 }
 
 /// Sort key of what a model consumed of one input: `consumed#<input>`.
@@ -213,6 +230,12 @@ pub struct ModelState {
     /// Rows of the inputs that are in quarantine.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub quarantined: u64,
+    /// How long a refresh may well take: the slowest of the last ones, fading.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_ms: Option<u64>,
+    /// Lags of the intervals under way; none before anything was applied since they are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<Recent>,
     /// When assertions last ran.
     pub asserted_at: Option<Timestamp>,
     /// Warn-severity assertions that failed in the last success.
@@ -259,6 +282,41 @@ pub struct BadRow {
     pub at: Timestamp,
     /// How.
     pub reason: String,
+}
+
+/// `model#<m>` / `profile`: what the rows of a snapshot are like.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// When they were looked at.
+    pub at: Timestamp,
+    /// Commits of the table then.
+    pub commits: u64,
+    /// Rows.
+    pub rows: u64,
+    /// Whether only the statistics of the files were asked: the table was too large to be read for this.
+    pub from_statistics: bool,
+    /// Columns, in order, up to a limit.
+    pub columns: Vec<ColumnProfile>,
+    /// Columns beyond the limit.
+    #[serde(default)]
+    pub left_out: u64,
+}
+
+/// What the values of a column are like.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ColumnProfile {
+    /// Name, case kept.
+    pub name: String,
+    /// Type, in Arrow's words.
+    pub kind: String,
+    /// NULLs; none when nobody knows.
+    pub nulls: Option<u64>,
+    /// The least value as text, cut when it is long; none without values, or of a type that has no order.
+    pub min: Option<String>,
+    /// The greatest likewise.
+    pub max: Option<String>,
+    /// Distinct values, about (within a few percent); none when nobody knows.
+    pub distinct: Option<u64>,
 }
 
 /// `model#<m>` / `control`: what a person asked of the model.

@@ -10,6 +10,7 @@
 pub mod cdc;
 pub mod duration;
 pub mod items;
+pub mod lag;
 pub mod live;
 pub mod model;
 pub mod name;

@@ -40,6 +40,8 @@ pub struct Config {
     pub live: bool,
     /// `live_interval`: least time between two refreshes.
     pub live_interval: Option<Duration>,
+    /// `target_lag`: how old unapplied data may become; refreshes wait for more as long as it can be kept.
+    pub target_lag: Option<Duration>,
     /// `unique_key`: key columns, as written.
     pub unique_key: Vec<String>,
     /// `incremental_strategy`.

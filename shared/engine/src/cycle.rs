@@ -145,9 +145,11 @@ fn ready(decisions: &BTreeMap<TableName, Decision>) -> Vec<TableName> {
 }
 
 /// When a model is to be looked at again, unless an input advances before.
-fn due(decision: &Decision, now: Timestamp) -> Option<Timestamp> {
+pub(crate) fn due(decision: &Decision, now: Timestamp) -> Option<Timestamp> {
     match decision {
-        Decision::Hold(Hold::Backoff(at) | Hold::Interval(at)) => Some(*at),
+        Decision::Hold(Hold::Backoff(at) | Hold::Interval(at) | Hold::Target { until: at, .. }) => {
+            Some(*at)
+        }
         // Another process was in the way.
         Decision::Refresh => Some(now),
         Decision::Hold(Hold::Paused | Hold::Waiting(_)) => None,
@@ -174,6 +176,9 @@ pub(crate) fn reason(hold: &Hold) -> String {
         Hold::Paused => String::from("paused"),
         Hold::Backoff(until) => format!("backing off until {until}"),
         Hold::Interval(until) => format!("inside its live_interval until {until}"),
+        Hold::Target { until, of } => {
+            format!("gathering until {until}, the latest start for the target_lag of {of}")
+        }
         Hold::Waiting(other) => format!("waiting on {other}"),
     }
 }

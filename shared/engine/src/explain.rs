@@ -107,6 +107,10 @@ fn live(decision: &Decision, loaded: &Loaded) -> (&'static str, String) {
     match decision {
         Decision::Idle if loaded.is_built() => ("idle", String::from("caught up")),
         Decision::Idle => ("idle", String::from("its inputs have not advanced yet")),
+        Decision::Hold(hold @ Hold::Target { .. }) => (
+            "held",
+            format!("{}; {}", ahead(loaded), cycle::reason(hold)),
+        ),
         Decision::Hold(hold) => ("held", held(hold, &loaded.state)),
         Decision::Refresh if loaded.is_outdated() => {
             ("rebuild", String::from("an input was rebuilt"))

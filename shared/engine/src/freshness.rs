@@ -11,11 +11,12 @@ use crate::{World, status};
 pub struct Judged {
     /// The model or landing table.
     pub subject: TableName,
-    /// `model` or `source`.
+    /// `model`, `target` (the same model by its `target_lag`) or `source`.
     pub kind: &'static str,
     /// Whether it is as fresh as promised.
     pub ok: bool,
-    /// Lag of the model, or age of the source's last advance, in seconds; none for a source that never advanced.
+    /// Lag of the model, or age of the source's last advance, in seconds; none for a source that never advanced. Of a
+    /// target the 95th percentile of the last hour's lags, or the lag now when that is higher.
     pub seconds: Option<f64>,
     /// What was promised, in seconds.
     pub limit_seconds: f64,
@@ -23,8 +24,8 @@ pub struct Judged {
     pub why: Option<String>,
 }
 
-/// Judges every live model by `max_lag` and by whether it fails, and every source that a model names in
-/// `@source_freshness <table> <age>`.
+/// Judges every live model by `max_lag` and by whether it fails, by its `target_lag` if it has one, and every source that a
+/// model names in `@source_freshness <table> <age>`.
 ///
 /// # Errors
 /// `Invalid` for a `@source_freshness` that is no table and duration; `Unavailable` or `Corrupt` from the ports.
@@ -49,6 +50,7 @@ pub async fn check(world: &World) -> Result<Vec<Judged>> {
             },
         })
         .collect();
+    judged.extend(status.models.iter().filter_map(target_of));
     for model in world.project.models.values() {
         for promise in &model.source_freshness {
             let (table, age) = promised(&model.file, promise)?;
@@ -60,6 +62,31 @@ pub async fn check(world: &World) -> Result<Vec<Judged>> {
         }
     }
     Ok(judged)
+}
+
+/// A model by its target.
+fn target_of(model: &status::ModelStatus) -> Option<Judged> {
+    let (limit, met) = (model.target_seconds?, model.target_met?);
+    let hour = model.lag_hour.map(|hour| seconds(hour.p95_ms));
+    let why = match hour {
+        _ if met => None,
+        Some(p95) if p95 > model.lag_seconds => {
+            Some("the 95th percentile of the last hour is above its `target_lag`")
+        }
+        _ => Some("it is behind for longer than its `target_lag`"),
+    };
+    Some(Judged {
+        subject: model.model.clone(),
+        kind: "target",
+        ok: met,
+        seconds: Some(hour.unwrap_or(0.0).max(model.lag_seconds)),
+        limit_seconds: limit,
+        why: why.map(str::to_owned),
+    })
+}
+
+fn seconds(ms: u64) -> f64 {
+    Duration::from_millis(ms).as_secs_f64()
 }
 
 /// The table and age of a `@source_freshness`.

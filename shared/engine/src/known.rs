@@ -15,7 +15,7 @@ use ports::{
 use crate::{
     World,
     load::{self, Items},
-    refresh::job::Input,
+    refresh::{job::Input, lag},
 };
 
 /// State of all live incremental models and of their inputs.
@@ -34,6 +34,10 @@ pub(crate) struct Known {
     pub(crate) controls: BTreeMap<TableName, Control>,
     /// The last cycle.
     pub(crate) cycle: Option<Cycle>,
+    /// When the oldest data arrived that models with a `target_lag` have not applied.
+    origins: BTreeMap<TableName, Timestamp>,
+    /// The same by input and what of it is unread: looked up once.
+    sought: BTreeMap<(TableName, [u64; 4]), Option<Timestamp>>,
 }
 
 impl Known {
@@ -55,6 +59,8 @@ impl Known {
             consumed: BTreeMap::new(),
             states: BTreeMap::new(),
             controls: BTreeMap::new(),
+            origins: BTreeMap::new(),
+            sought: BTreeMap::new(),
         };
         let models: Vec<_> = world
             .project
@@ -67,6 +73,7 @@ impl Known {
         for table in inputs(world) {
             known.head(&table)?;
         }
+        known.seek(world).await?;
         Ok(known)
     }
 
@@ -79,7 +86,37 @@ impl Known {
         self.items.reload(&*world.state, keys).await?;
         models
             .iter()
-            .try_for_each(|model| self.decode(world, model))
+            .try_for_each(|model| self.decode(world, model))?;
+        self.seek(world).await
+    }
+
+    /// Looks up how old the unapplied data is of models that may wait for more: those with a target, which are behind.
+    async fn seek(&mut self, world: &World) -> Result<()> {
+        for model in world.project.live() {
+            if model.config.target_lag.is_none() || !self.positions.contains_key(&model.name) {
+                continue;
+            }
+            let mut oldest: Option<Timestamp> = None;
+            for input in self.inputs(world, &model.name) {
+                if !input.is_behind() {
+                    continue;
+                }
+                let (from, to) = (input.consumed, input.to);
+                let unread = [from.sequence, from.commits, to.sequence, to.commits];
+                let unread = (input.table.clone(), unread);
+                let found = match self.sought.get(&unread) {
+                    Some(found) => *found,
+                    None => lag::of_input(&*world.state, &input).await?,
+                };
+                self.sought.insert(unread, found);
+                oldest = oldest.into_iter().chain(found).min();
+            }
+            match oldest {
+                Some(origin) => self.origins.insert(model.name.clone(), origin),
+                None => self.origins.remove(&model.name),
+            };
+        }
+        Ok(())
     }
 
     fn decode(&mut self, world: &World, model: &TableName) -> Result<()> {
@@ -132,6 +169,7 @@ impl Known {
             heads: &self.positions,
             consumed: &self.consumed,
             states: &self.states,
+            origins: &self.origins,
             controls: &self.controls,
             targets,
             attempted,

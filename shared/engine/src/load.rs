@@ -136,6 +136,11 @@ pub(crate) fn collected(model: &TableName) -> Key {
     Key::new(items::model(model), items::COLLECTED)
 }
 
+/// Key of a model's profile.
+pub(crate) fn profile(model: &TableName) -> Key {
+    Key::new(items::model(model), items::PROFILE)
+}
+
 /// Key of a model's control.
 pub(crate) fn control(model: &TableName) -> Key {
     Key::new(items::model(model), items::CONTROL)

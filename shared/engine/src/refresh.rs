@@ -8,6 +8,7 @@ pub(crate) mod checks;
 pub(crate) mod commit;
 pub(crate) mod events;
 mod feeds;
+mod history;
 pub(crate) mod job;
 pub(crate) mod lag;
 pub(crate) mod make;

@@ -175,6 +175,9 @@ impl Runner {
 
     /// Puts an event on the feed.
     pub fn record(&self, event: Event) {
+        if let Event::Control { model, action, .. } = &event {
+            tracing::info!(%model, action, "a control was used");
+        }
         self.inner.record(event);
     }
 

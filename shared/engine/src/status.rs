@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use domain::{
     Duration, LiveSettings, TableName, Timestamp,
     items::{self, Head},
-    plan,
+    lag::Summary,
+    plan::{self, Decision, Hold},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use ports::{
@@ -18,6 +19,7 @@ use serde_json::json;
 use crate::{
     World,
     known::Known,
+    lags,
     load::{self, Items},
     refresh::{job::is_edited, lag},
 };
@@ -74,6 +76,18 @@ pub struct ModelStatus {
     pub lag_seconds: f64,
     /// Whether the lag is at or below `max_lag`.
     pub fresh: bool,
+    /// Lags of what was applied in the last hour; none when nothing was.
+    pub lag_hour: Option<Summary>,
+    /// Lags counted ever.
+    pub lag_count: u64,
+    /// Their sum.
+    pub lag_total_ms: u64,
+    /// Its `target_lag`, in seconds.
+    pub target_seconds: Option<f64>,
+    /// Whether the target is met: by the 95th percentile of the last hour, and by the lag now; none without a target.
+    pub target_met: Option<bool>,
+    /// Until when it gathers more before it is refreshed, RFC 3339; none when it waits for nothing of the kind.
+    pub gathers_until: Option<String>,
     /// Lag that the last refresh removed.
     pub last_lag_ms: Option<u64>,
     /// Time the last refresh took.
@@ -135,11 +149,20 @@ pub async fn status(world: &World, runner: Option<RunnerStatus>) -> Result<Statu
     let now = world.clock.now();
     let (targets, attempted) = (known.targets(), std::collections::BTreeSet::new());
     let words = plan::words(&known.view(world, now, &targets, &attempted));
+    let decisions = known.outlook(world);
     let order = world.project.order.iter();
     // Collected, as a stream that holds the closure cannot be proved `Send` by its callers.
     let lookups: Vec<_> = order
         .filter(|name| known.states.contains_key(*name))
-        .map(|model| one(world, &known, words.get(model), model, now))
+        .map(|model| {
+            one(
+                world,
+                &known,
+                (words.get(model), decisions.get(model)),
+                model,
+                now,
+            )
+        })
         .collect();
     let models: Vec<ModelStatus> = stream::iter(lookups)
         .buffered(LOOKUPS_MAX)
@@ -159,10 +182,13 @@ pub async fn status(world: &World, runner: Option<RunnerStatus>) -> Result<Statu
     })
 }
 
+/// A model's word, and the model it waits for.
+type Word = (&'static str, Option<TableName>);
+
 async fn one(
     world: &World,
     known: &Known,
-    word: Option<&(&'static str, Option<TableName>)>,
+    (word, decision): (Option<&Word>, Option<&Decision>),
     model: &TableName,
     now: Timestamp,
 ) -> Result<ModelStatus> {
@@ -174,6 +200,8 @@ async fn one(
     let head = known.heads.get(model);
     let definition = world.project.models.get(model);
     let edited = definition.is_some_and(|model| is_edited(&state, model));
+    let lag_hour = lags::hour(&*world.state, model, &state, now).await?;
+    let target = definition.and_then(|model| model.config.target_lag);
     Ok(ModelStatus {
         model: model.clone(),
         status,
@@ -184,6 +212,15 @@ async fn one(
         waiting_on,
         lag_seconds: lag.as_secs_f64(),
         fresh: lag <= world.live.max_lag,
+        lag_hour,
+        lag_count: state.lag.as_ref().map_or(0, |recent| recent.count),
+        lag_total_ms: state.lag.as_ref().map_or(0, |recent| recent.total_ms),
+        target_seconds: target.map(|target| target.as_secs_f64()),
+        target_met: target.map(|target| lag <= target && is_met(lag_hour, target)),
+        gathers_until: match decision {
+            Some(Decision::Hold(Hold::Target { until, .. })) => Some(until.to_string()),
+            _ => None,
+        },
         last_lag_ms: state.last_lag_ms,
         last_duration_ms: state.last_duration_ms,
         last_refresh: state.last_refresh.map(|at| at.to_string()),
@@ -208,6 +245,11 @@ async fn one(
             Some(Ok(_)) | None => None,
         },
     })
+}
+
+/// Whether the 95th percentile of the last hour kept a target. It may be read a sixteenth too high, which is let pass.
+fn is_met(hour: Option<Summary>, target: Duration) -> bool {
+    hour.is_none_or(|hour| Duration::from_millis(hour.p95_ms - hour.p95_ms / 17) <= target)
 }
 
 /// Landing tables that exist, and those that models wait for.

@@ -99,6 +99,7 @@ pub fn router(app: App) -> Router {
     let reads = Router::new()
         .route("/api/models", get(models::list))
         .route("/api/models/{model}", get(models::one))
+        .route("/api/models/{model}/lag", get(live::lag))
         .route("/api/dag", get(models::dag))
         .route(
             "/api/query",

@@ -6,7 +6,7 @@ use axum::{
     http::StatusCode,
 };
 use domain::{Materialized, Position, TableName, items};
-use engine::{control, runner::Event, status};
+use engine::{control, lags, runner::Event, status};
 use ports::{queue::Announcement, state::Key};
 use serde_json::{Value, json};
 
@@ -20,6 +20,14 @@ pub(crate) async fn status(State(shared): State<Shared>) -> Answer<Json<status::
     Ok(Json(
         status::status(&shared.world, Some(shared.runner.status())).await?,
     ))
+}
+
+/// `GET /api/models/{model}/lag`: the last hour by minutes, the last day by quarters of an hour.
+pub(crate) async fn lag(
+    State(shared): State<Shared>,
+    Path(model): Path<String>,
+) -> Answer<Json<lags::History>> {
+    Ok(Json(lags::history(&shared.world, &table(&model)?).await?))
 }
 
 /// `POST /api/live/models/{model}/pause`.

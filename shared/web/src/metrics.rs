@@ -127,6 +127,32 @@ fn render(status: &Status, requests: &BTreeMap<Labels, Served>) -> String {
         models(),
         lag,
     );
+    page.lags(status);
+    let targets = || {
+        status
+            .models
+            .iter()
+            .filter(|model| model.target_seconds.is_some())
+    };
+    let targeted = || targets().map(|model| model.model.to_string());
+    page.family(
+        "headwater_model_target_lag_seconds",
+        "gauge",
+        "The target_lag of the model.",
+        "model",
+        targeted(),
+        targets().filter_map(|model| model.target_seconds).collect(),
+    );
+    page.family(
+        "headwater_model_target_met",
+        "gauge",
+        "Whether the lag now and the 95th percentile of the last hour are within target_lag.",
+        "model",
+        targeted(),
+        targets()
+            .map(|model| f64::from(model.target_met.unwrap_or(true)))
+            .collect(),
+    );
     page.family(
         "headwater_model_fresh",
         "gauge",
@@ -245,6 +271,33 @@ impl Page {
         self.head(name, kind, help);
         for (subject, value) in subjects.zip(values) {
             let _ = writeln!(self.text, "{name}{{{label}=\"{subject}\"}} {value}");
+        }
+    }
+
+    /// Lags that refreshes removed: quantiles of the last hour, sum and count of all time.
+    fn lags(&mut self, status: &Status) {
+        let name = "headwater_model_applied_lag_seconds";
+        let help = "Age of the oldest landing data that a refresh applied, when it committed.";
+        self.head(name, "summary", help);
+        let seconds = |ms: u64| number(ms) / 1_000.0;
+        for model in &status.models {
+            let subject = &model.model;
+            let hour = model
+                .lag_hour
+                .map(|hour| [hour.p50_ms, hour.p95_ms, hour.max_ms].map(seconds));
+            // What nothing is known of is no number: a summary over an empty stretch says NaN.
+            let values = hour.unwrap_or([f64::NAN; 3]);
+            for (quantile, value) in ["0.5", "0.95", "1"].iter().zip(values) {
+                let labels = format!("model=\"{subject}\",quantile=\"{quantile}\"");
+                let _ = writeln!(self.text, "{name}{{{labels}}} {value}");
+            }
+            let total = seconds(model.lag_total_ms);
+            let _ = writeln!(self.text, "{name}_sum{{model=\"{subject}\"}} {total}");
+            let _ = writeln!(
+                self.text,
+                "{name}_count{{model=\"{subject}\"}} {}",
+                model.lag_count
+            );
         }
     }
 

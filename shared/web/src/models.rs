@@ -6,6 +6,7 @@ use axum::{
     http::StatusCode,
 };
 use domain::{Materialized, Model, OnSchemaChange, Project, Severity, Strategy, TableName};
+use engine::profile;
 use serde_json::{Value, json};
 
 use crate::{
@@ -39,7 +40,12 @@ pub(crate) async fn one(
             .unwrap_or_default();
         Problem::new(StatusCode::NOT_FOUND, format!("no model `{name}`{hint}"))
     })?;
-    Ok(Json(full(project, model)))
+    let profile = profile::stored(&shared.world, &name).await?;
+    let mut all = full(project, model);
+    if let Value::Object(all) = &mut all {
+        all.insert("profile".to_owned(), json!(profile));
+    }
+    Ok(Json(all))
 }
 
 /// `GET /api/dag`: tables and models, and who reads whom.
@@ -109,6 +115,7 @@ fn full(project: &Project, model: &Model) -> Value {
         "partition_by": config.partition_by,
         "on_schema_change": on_schema_change(config.on_schema_change),
         "live_interval_seconds": config.live_interval.map(|span| span.as_secs_f64()),
+        "target_lag_seconds": config.target_lag.map(|span| span.as_secs_f64()),
         "cdc": config.cdc.as_ref().map(|cdc| json!({
             "op": cdc.op, "seq": cdc.seq, "deletes": if cdc.soft_deletes { "soft" } else { "hard" },
         })),

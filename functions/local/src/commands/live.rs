@@ -12,7 +12,7 @@ use engine::{
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{Context, alerted, interrupted, named, print_json, run};
+use super::{Context, alerted, history, interrupted, named, print_json, run};
 use crate::{
     cli::Control,
     failure::Failure,
@@ -124,6 +124,10 @@ pub(super) async fn control(context: &Context, what: Control) -> Result<(), Fail
     let world = world::open_any(&settings)?;
     match what {
         Control::Status => show_status(context, &world).await,
+        Control::Lag { model } => history::lag(context, &world, model.as_deref()).await,
+        Control::Profile { model, now } => {
+            history::profile(context, &world, &named(&model)?, now).await
+        }
         Control::Pause { model } => paused(context, &world, named(&model)?, true).await,
         Control::Resume { model } => paused(context, &world, named(&model)?, false).await,
         Control::Refresh { model } => {

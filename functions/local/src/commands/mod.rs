@@ -4,6 +4,7 @@ mod check;
 mod demo;
 mod deploy;
 mod doctor;
+mod history;
 mod ingest;
 mod init;
 mod live;

@@ -39,6 +39,9 @@ pub(super) async fn check(context: &Context) -> Result<Checked, Failure> {
         Err(complaints) => (None, complaints),
     };
     let (loaded, mut findings) = project::load(&context.project)?;
+    if let Some(settings) = &settings {
+        findings.extend(domain::plan::short_targets(&loaded, &settings.live));
+    }
     if let Some(settings) = settings
         && findings.iter().all(|f| f.severity != Severity::Error)
     {

@@ -7,6 +7,10 @@ use crate::{
     items::{Control, ModelState},
 };
 
+mod target;
+
+pub use target::short_targets;
+
 /// Everything the planner looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
@@ -24,6 +28,8 @@ pub struct View<'a> {
     pub states: &'a BTreeMap<TableName, ModelState>,
     /// What people asked.
     pub controls: &'a BTreeMap<TableName, Control>,
+    /// When the oldest data arrived that a model has not applied, of models that have a `target_lag` and are behind.
+    pub origins: &'a BTreeMap<TableName, Timestamp>,
     /// Heads of landing tables when the cycle opened: nothing is read beyond them (**C-1**).
     pub targets: &'a BTreeMap<TableName, Position>,
     /// Models already attempted in this cycle.
@@ -52,6 +58,13 @@ pub enum Hold {
     Backoff(Timestamp),
     /// Its `live_interval` ends then.
     Interval(Timestamp),
+    /// It gathers more until the latest start that still keeps a `target_lag`.
+    Target {
+        /// That start.
+        until: Timestamp,
+        /// Whose target: its own, or that of a reader further down.
+        of: TableName,
+    },
     /// This ancestor is paused or failing with data it has not applied.
     Waiting(TableName),
 }
@@ -94,9 +107,13 @@ pub fn is_behind(view: &View<'_>, model: &TableName) -> bool {
 #[must_use]
 pub fn decide(view: &View<'_>) -> BTreeMap<TableName, Decision> {
     let mut decisions: BTreeMap<TableName, Decision> = BTreeMap::new();
+    let budgets = target::budgets(view);
     // In DAG order every ancestor is decided before its readers.
     for model in view.project.live() {
-        let decision = decide_one(view, &model.name, &decisions);
+        let decision = match decide_one(view, &model.name, &decisions) {
+            Decision::Refresh => gather(view, &budgets, &model.name),
+            decided => decided,
+        };
         decisions.insert(model.name.clone(), decision);
     }
     decisions
@@ -147,6 +164,20 @@ fn decide_one(
     Decision::Refresh
 }
 
+/// A refresh that could start, unless its model has a target and time to gather more.
+fn gather(
+    view: &View<'_>,
+    budgets: &BTreeMap<TableName, target::Budget>,
+    model: &TableName,
+) -> Decision {
+    match target::wait(view, budgets, model) {
+        Some((until, of)) if view.now < until && !view.retry_asked(model) => {
+            Decision::Hold(Hold::Target { until, of })
+        }
+        _ => Decision::Refresh,
+    }
+}
+
 /// End of the model's `live_interval`, counted from its last success.
 fn interval_end(view: &View<'_>, model: &TableName) -> Option<Timestamp> {
     let interval = view.project.models.get(model)?.config.live_interval?;
@@ -164,7 +195,8 @@ fn blocking_ancestor(
             Decision::Hold(Hold::Paused | Hold::Waiting(_)) => true,
             // An attempt of this cycle that conflicted, or an ancestor inside its interval, holds nobody up.
             Decision::Hold(Hold::Backoff(_)) => is_failing(view, input),
-            Decision::Hold(Hold::Interval(_)) | Decision::Refresh => false,
+            Decision::Hold(Hold::Interval(_) | Hold::Target { .. }) => false,
+            Decision::Refresh => false,
             Decision::After(_) | Decision::Idle => false,
         };
         stuck.then(|| input.clone())

@@ -33,6 +33,7 @@ struct World {
     heads: BTreeMap<TableName, Position>,
     consumed: BTreeMap<(TableName, TableName), Position>,
     states: BTreeMap<TableName, ModelState>,
+    origins: BTreeMap<TableName, Timestamp>,
     controls: BTreeMap<TableName, Control>,
     targets: BTreeMap<TableName, Position>,
     attempted: BTreeSet<TableName>,
@@ -138,6 +139,7 @@ impl World {
             heads: &self.heads,
             consumed: &self.consumed,
             states: &self.states,
+            origins: &self.origins,
             controls: &self.controls,
             targets: &self.targets,
             attempted: &self.attempted,
@@ -155,6 +157,9 @@ impl World {
                 Decision::Hold(Hold::Paused) => "paused".to_owned(),
                 Decision::Hold(Hold::Backoff(at)) => format!("backoff {}", at.0 / 1_000_000),
                 Decision::Hold(Hold::Interval(at)) => format!("interval {}", at.0 / 1_000_000),
+                Decision::Hold(Hold::Target { until, of }) => {
+                    format!("gathers until {} for {of}", until.0 / 1_000_000)
+                }
                 Decision::Hold(Hold::Waiting(on)) => format!("waiting {on}"),
             };
             assert_eq!(said, *words, "{model}");

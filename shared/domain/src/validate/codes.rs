@@ -119,6 +119,20 @@ fn config_values_are_words_there_are() {
         "materialized=view, live_interval=10s",
         &["live_interval_without_live?"],
     );
+    one(
+        &format!("{LIVE}, incremental_strategy=append, target_lag=soon, {BY_MARK}"),
+        &["target_lag_invalid!"],
+    );
+    one(
+        &format!("{LIVE}, incremental_strategy=append, target_lag=10s, {BY_MARK}"),
+        &[],
+    );
+    for dead in ["view", "table", "view, live=true"] {
+        one(
+            &format!("materialized={dead}, target_lag=10s"),
+            &["target_lag_without_live?"],
+        );
+    }
     one("materialised=table", &["unknown_config_key!"]);
     one("materialized=tabel", &["unknown_materialization!"]);
     one("incremental_strategy=microbatch", &["unknown_strategy!"]);

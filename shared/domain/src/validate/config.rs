@@ -2,7 +2,7 @@
 
 use super::File;
 use crate::{
-    Config, Materialized, OnSchemaChange, Severity, Strategy,
+    Config, Duration, Materialized, OnSchemaChange, Severity, Strategy,
     duration::parse_duration,
     model::Cdc,
     name::nearest,
@@ -22,8 +22,16 @@ pub(super) fn read(file: &mut File<'_>) -> Config {
         "on_schema_change",
         "live",
         "live_interval",
+        "target_lag",
     ];
-    let [materialized, strategy, on_schema_change, live, interval] = words.map(text);
+    let [
+        materialized,
+        strategy,
+        on_schema_change,
+        live,
+        interval,
+        target,
+    ] = words.map(text);
     let [op, seq, deletes, bad_row] = ["cdc_op", "cdc_seq", "cdc_deletes", "on_bad_row"].map(text);
     let [key, partition, tags] = ["unique_key", "partition_by", "tags"]
         .map(|key| text(key).map(|text| list(&text)).unwrap_or_default());
@@ -41,16 +49,26 @@ pub(super) fn read(file: &mut File<'_>) -> Config {
         tags,
         ..Config::default()
     };
-    if let Some(text) = interval {
-        match parse_duration(&text) {
-            Ok(span) => config.live_interval = Some(span),
-            Err(error) => {
-                file.error_at_key("live_interval_invalid", "live_interval", error.to_string())
-            }
-        }
-    }
+    config.live_interval = span(interval, "live_interval", "live_interval_invalid", file);
+    config.target_lag = span(target, "target_lag", "target_lag_invalid", file);
     config.cdc = cdc(op, seq, deletes, &config, file);
     config
+}
+
+/// A duration, with a finding for one that cannot be read.
+fn span(
+    text: Option<String>,
+    key: &str,
+    code: &'static str,
+    file: &mut File<'_>,
+) -> Option<Duration> {
+    match parse_duration(&text?) {
+        Ok(span) => Some(span),
+        Err(error) => {
+            file.error_at_key(code, key, error.to_string());
+            None
+        }
+    }
 }
 
 fn keys(file: &mut File<'_>) {

@@ -37,6 +37,18 @@ pub(super) fn model(model: &Model, file: &mut File<'_>) {
             message,
         );
     }
+    if config.target_lag.is_some()
+        && !(config.live && config.materialized == Materialized::Incremental)
+    {
+        let message =
+            "target_lag does nothing but in a live incremental model: add live=true".to_owned();
+        file.at_key(
+            Severity::Warning,
+            "target_lag_without_live",
+            "target_lag",
+            message,
+        );
+    }
     if !config.partition_by.is_empty() {
         let message =
             "partition_by is kept but not applied yet: the table is not partitioned".to_owned();

@@ -3,6 +3,7 @@
 use domain::{
     Duration, Position, SEQUENCE, Timestamp,
     items::{self, Advance, Consumed, Control, Head, ModelState},
+    lag::slow_ms,
     plan,
 };
 use ports::{
@@ -12,7 +13,7 @@ use ports::{
 };
 
 use super::{
-    Refreshed, alert, events,
+    Refreshed, alert, events, history,
     job::{Job, Loaded, digest, is_live, shape},
     make::Made,
 };
@@ -47,7 +48,11 @@ pub(crate) async fn commit(
     let lag = times
         .origin
         .map_or(Duration::ZERO, |origin| now.since(origin));
-    let state = succeeded(world, job, loaded, &made, now, times, lag);
+    let (recent, over) = history::note(job, loaded, now, times.origin);
+    let state = ModelState {
+        lag: recent,
+        ..succeeded(world, job, loaded, &made, now, times, lag)
+    };
     let Made {
         staged,
         quarantined,
@@ -90,6 +95,7 @@ pub(crate) async fn commit(
     writes.extend(others);
     writes.extend(events::forget(job, loaded, rebuilt)?);
     writes.extend(consumed(job, loaded));
+    writes.extend(over);
     let key = load::state(&job.model.name);
     writes.push(Write::put(key.clone(), &state, loaded.items.expect(&key)));
     writes.extend(answered(job, loaded));
@@ -238,6 +244,12 @@ fn succeeded(
         last_refresh: Some(now),
         last_lag_ms: Some(millis(lag)),
         last_duration_ms: Some(millis(now.since(times.began))),
+        // How long it takes to build the table from nothing says little about a refresh.
+        slow_ms: match loaded.is_built() && !made.rebuilt {
+            true => Some(slow_ms(before.slow_ms, millis(now.since(times.began)))),
+            false => before.slow_ms,
+        },
+        lag: before.lag.clone(),
         asserted_at,
         warnings,
         shape: Some(shape(job.model)),

@@ -32,7 +32,11 @@ pub(crate) async fn origin(world: &World, inputs: &[Input]) -> Result<Option<Tim
     Ok(oldest)
 }
 
-async fn of_input(state: &dyn State, input: &Input) -> Result<Option<Timestamp>> {
+/// The same of one input, whether it is behind or not.
+///
+/// # Errors
+/// What the store answers.
+pub(crate) async fn of_input(state: &dyn State, input: &Input) -> Result<Option<Timestamp>> {
     let span = unread(&input.table, input);
     let page = state.query(&span).await?;
     page.iter()

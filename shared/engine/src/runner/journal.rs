@@ -1,6 +1,6 @@
 //! The log of refreshes: one line per model and interval instead of one per refresh.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{Duration, TableName, Timestamp};
 
@@ -11,6 +11,8 @@ use crate::refresh::Refreshed;
 pub(super) struct Journal {
     since: Timestamp,
     models: BTreeMap<TableName, Line>,
+    /// Models whose last attempt failed.
+    failing: BTreeSet<TableName>,
 }
 
 /// What one model did.
@@ -32,10 +34,11 @@ impl Journal {
         Self {
             since: now,
             models: BTreeMap::new(),
+            failing: BTreeSet::new(),
         }
     }
 
-    /// Notes how a refresh ended. Failures are logged as they happen.
+    /// Notes how a refresh ended. Failures and recoveries are logged as they happen.
     pub(super) fn note(&mut self, model: &TableName, how: &Refreshed) {
         match how {
             Refreshed::Built { added, lag_ms, .. } => {
@@ -44,8 +47,12 @@ impl Journal {
                 line.added += added;
                 line.lag_ms += lag_ms;
                 line.lag_ms_max = line.lag_ms_max.max(*lag_ms);
+                if self.failing.remove(model) {
+                    tracing::info!(%model, "refreshes again");
+                }
             }
             Refreshed::Error { message } | Refreshed::AssertionFailed { message } => {
+                self.failing.insert(model.clone());
                 tracing::warn!(%model, error = message, "refresh failed");
             }
             Refreshed::Idle | Refreshed::Conflict | Refreshed::Held { .. } => {}

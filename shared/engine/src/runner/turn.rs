@@ -18,6 +18,7 @@ use crate::{
     cycle::{self, Observer, Pass},
     known::Known,
     maintain::{self, Budget},
+    profile,
     refresh::Refreshed,
 };
 
@@ -57,6 +58,10 @@ struct Turn<'a> {
     upkeep: Timestamp,
     /// A round of it under way; whether there is more to do at once.
     maintaining: Option<JoinHandle<bool>>,
+    /// When models are looked at again.
+    profiles: Timestamp,
+    /// A round of that under way; when the next is worth while.
+    profiling: Option<JoinHandle<Timestamp>>,
 }
 
 /// What a wait ended with.
@@ -90,6 +95,8 @@ pub(super) async fn run(inner: &Inner, stop: impl Future<Output = ()> + Send) ->
         journal: Arc::new(Mutex::new(Journal::new(now))),
         upkeep: now + inner.world.live.maintenance.interval,
         maintaining: None,
+        profiles: now + inner.world.live.profile_interval,
+        profiling: None,
     };
     // Whatever happened while nobody looked is picked up at once.
     turn.coalescer.wake(now);
@@ -113,6 +120,10 @@ pub(super) async fn run(inner: &Inner, stop: impl Future<Output = ()> + Send) ->
     if let Some(round) = turn.maintaining.take() {
         // It ends within its budget; one that panicked has ended too.
         let _ = round.await;
+    }
+    if let Some(round) = turn.profiling.take() {
+        // Nothing depends on it: what it looks at is looked at again.
+        round.abort();
     }
     let lines = lock(&turn.journal).take(inner.world.clock.now(), Duration::ZERO);
     journal::write(&lines);
@@ -216,19 +227,26 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether a cycle would find anything to do. In doubt it would.
-    async fn is_work(&self) -> bool {
+    /// Whether a cycle would find anything to do; in doubt it would. When only time holds what there is, the timer is set:
+    /// nobody else wakes the loop when a target is about to be missed or a backoff ends.
+    async fn is_work(&mut self) -> bool {
         let world = &self.inner.world;
-        match Known::load(world).await {
-            Ok(known) => known
-                .outlook(world)
-                .values()
-                .any(|decision| match decision {
-                    Decision::Refresh | Decision::After(_) => true,
-                    Decision::Idle | Decision::Hold(_) => false,
-                }),
-            Err(_) => true,
+        let Ok(known) = Known::load(world).await else {
+            return true;
+        };
+        let (decisions, now) = (known.outlook(world), world.clock.now());
+        let work = |decision: &Decision| match decision {
+            Decision::Refresh | Decision::After(_) => true,
+            Decision::Idle | Decision::Hold(_) => false,
+        };
+        if decisions.values().any(work) {
+            return true;
         }
+        self.next = decisions
+            .values()
+            .filter_map(|held| cycle::due(held, now))
+            .min();
+        false
     }
 
     async fn due(&mut self) {
@@ -240,11 +258,26 @@ impl Turn<'_> {
         if !self.asked && !timed && spaced && !self.is_work().await {
             // A poll that found nothing is no cycle: an advance that comes right after it waits for nothing.
             self.coalescer = Coalescer::new(now);
-            self.maintain().await;
-            return;
+            let interval = self.inner.world.live.log_interval;
+            journal::write(&lock(&self.journal).take(now, interval));
+        } else {
+            self.cycle(now).await;
         }
-        self.cycle(now).await;
         self.maintain().await;
+        self.profile().await;
+    }
+
+    /// Starts looking at models when it is time to. It runs beside the loop, and no cycle waits for it.
+    async fn profile(&mut self) {
+        let (world, now) = (&self.inner.world, self.inner.world.clock.now());
+        if let Some(round) = self.profiling.take_if(|round| round.is_finished()) {
+            // One that panicked has said so.
+            self.profiles = round.await.unwrap_or(now + world.live.profile_interval);
+        }
+        if self.profiling.is_none() && now >= self.profiles {
+            let world = world.clone();
+            self.profiling = Some(tokio::spawn(async move { profile::round(&world).await }));
+        }
     }
 
     /// Starts a round of maintenance when it is time for one. It runs beside the loop, and no cycle waits for it.

@@ -10,7 +10,7 @@ use testkit::MemoryState;
 use crate::pretend::{Lab, chain, exact, table};
 
 /// A running runner that has had its first look.
-async fn running(lab: &Lab) -> Runner {
+pub(crate) async fn running(lab: &Lab) -> Runner {
     let runner = Runner::new(lab.world.clone());
     runner.start();
     settle().await;
@@ -24,14 +24,14 @@ async fn settle() {
     }
 }
 
-async fn pass(lab: &Lab, milliseconds: u64) {
+pub(crate) async fn pass(lab: &Lab, milliseconds: u64) {
     for _ in 0..milliseconds / 10 {
         lab.clock.advance(Duration::from_millis(10));
         settle().await;
     }
 }
 
-async fn refreshes(lab: &Lab, model: &str) -> u64 {
+pub(crate) async fn refreshes(lab: &Lab, model: &str) -> u64 {
     let key = Key::new(items::model(&table(model)), items::STATE);
     let item = lab.world.state.get(&key).await.expect("state answers");
     item.map_or(0, |item| {
@@ -41,7 +41,7 @@ async fn refreshes(lab: &Lab, model: &str) -> u64 {
     })
 }
 
-async fn announce(lab: &Lab, rows: u64) {
+pub(crate) async fn announce(lab: &Lab, rows: u64) {
     let position = lab.land("landing.ev", rows).await;
     let announcement = Announcement {
         table: table("landing.ev"),
