@@ -13,6 +13,7 @@ mod conformance;
 mod deploying;
 mod durability;
 mod emulated;
+mod entries;
 mod feeds;
 mod flights;
 mod full_disk;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
     trials.extend(aws_faults::trials());
     trials.extend(requests::trials());
     trials.extend(durability::trials());
+    trials.extend(entries::trials());
     trials.extend(feeds::trials());
     trials.extend(github::trials());
     trials.extend(flights::trials());

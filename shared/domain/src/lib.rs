@@ -6,9 +6,12 @@
 //! * **S-1** sequences of a table are contiguous from 1 and fixed at commit
 //! * **W-1** a watermark never moves down
 //! * **C-1** a model refreshes only from snapshots its cycle fixed
+//! * **E-1** no two different calls share a fingerprint
 
 pub mod cdc;
 pub mod duration;
+pub mod entry;
+pub mod fingerprint;
 pub mod items;
 pub mod live;
 pub mod model;
@@ -23,6 +26,8 @@ pub mod sql;
 pub mod time;
 mod validate;
 
+pub use entry::EntrySettings;
+pub use fingerprint::Fingerprint;
 pub use live::{LiveSettings, Maintenance};
 pub use model::{Assert, Config, Materialized, Model, OnSchemaChange, Severity, Strategy};
 pub use name::TableName;

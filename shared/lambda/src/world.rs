@@ -11,7 +11,7 @@ use aws::{
 use domain::{Project, Severity};
 use embedded::{LogAlerts, SystemChance, SystemClock};
 use engine::World;
-use lake::{Lake, landing::LandingLake};
+use lake::{EntryLake, Lake, landing::LandingLake};
 use lambda_runtime::Error;
 use ports::{Objects, Query, State};
 use settings::{Queues, Settings, StateStore, Warehouse};
@@ -131,6 +131,7 @@ pub async fn cold_start(query: MakeQuery) -> Result<Deployed, Error> {
         query: query(tables.clone(), objects.clone(), &settings)?,
         state,
         landing: Arc::new(landing),
+        entries: Arc::new(EntryLake::new(objects.clone())),
         tables,
         queue: advances.clone(),
         clock,

@@ -14,6 +14,7 @@
 //! ```
 
 mod load;
+mod materialize;
 mod models;
 mod read;
 mod tree;
@@ -21,7 +22,7 @@ mod words;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-use domain::{Duration, LiveSettings, items::Column};
+use domain::{Duration, EntrySettings, LiveSettings, items::Column};
 
 pub use models::{TRANSFORM, model_files};
 
@@ -64,6 +65,8 @@ pub struct Settings {
     pub auth: Auth,
     /// `query`: limits of reads.
     pub query: QueryLimits,
+    /// `materialize`: what entries are held to.
+    pub materialize: EntrySettings,
 }
 
 /// Who may call the server.

@@ -9,6 +9,7 @@ use domain::{
 
 use crate::{
     Auth, Complaint, FILE, QueryLimits, Queues, Settings, Source, StateStore, Warehouse,
+    materialize::materialize,
     read::{Reader, Section},
     tree::{self, Node, Value},
     words::{boolean, column_kind, count, names, size},
@@ -79,6 +80,7 @@ impl Settings {
             sources: sources(&mut reader, top.take("sources")),
             auth: auth(&mut reader, top.take("auth")),
             query: query(&mut reader, top.take("query")),
+            materialize: materialize(&mut reader, top.take("materialize")),
             project,
         };
         reader.finish(top);
@@ -289,7 +291,7 @@ fn query(reader: &mut Reader<'_>, node: Option<Node>) -> QueryLimits {
     limits
 }
 
-fn finish(reader: &mut Reader<'_>, section: Section, path: &str) {
+pub(crate) fn finish(reader: &mut Reader<'_>, section: Section, path: &str) {
     let known = section.known().to_vec();
     reader.finish(section);
     reader.finish_variables(path, &known);

@@ -4,6 +4,7 @@ mod check;
 mod demo;
 mod deploy;
 mod doctor;
+pub(crate) mod entries;
 mod ingest;
 mod init;
 mod live;
@@ -88,6 +89,7 @@ pub async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Maintain => maintain::maintain(&context).await,
         Command::Plan => plan::plan(&context).await,
         Command::Query { sql, csv } => query::query(&context, sql, csv).await,
+        Command::Entries(what) => entries::entries(&context, what).await,
         Command::Deploy(how) => deploy::deploy(&context, &how).await,
         Command::Doctor(target) => doctor::doctor(&context, &target),
         Command::Ingest { file, table } => ingest::ingest(&context, &file, table.as_deref()).await,
