@@ -175,8 +175,7 @@ async fn tenants() -> Result<()> {
 }
 
 async fn lists() -> Result<()> {
-    let desk = Desk::new()?;
-    let mut desk = desk;
+    let mut desk = Desk::new()?;
     for n in 0..5_i64 {
         let call = domain::fingerprint::Call::new("report", 1).with(n);
         desk.id = call.fingerprint()?.to_string();

@@ -33,7 +33,10 @@ fn run(folder: &Folder, code: i32, arguments: &[&str]) -> Result<Value> {
 }
 
 async fn commands() -> Result<()> {
-    let folder = Folder::new("name: shop\nmaterialize:\n  grace: 0s\n", &[])?;
+    let folder = Folder::new(
+        "name: shop\nmaintenance:\n  enabled: false\nmaterialize:\n  grace: 0s\n",
+        &[],
+    )?;
     let served = program::Served::start(folder.path(), &[]).await?;
     let client = served.client();
     for n in 1..=3 {

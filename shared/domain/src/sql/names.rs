@@ -49,6 +49,9 @@ struct Walk {
 }
 
 impl Walk {
+    /// Apart from the visitor, whose calls are nested as deep as the statement: what is needed here must not be on the stack
+    /// of each of them.
+    #[inline(never)]
     fn record(&mut self, name: &ObjectName) -> Result<(), SqlError> {
         let parts: Vec<&Ident> = name.0.iter().filter_map(ObjectNamePart::as_ident).collect();
         let at = name.span().start;

@@ -39,7 +39,7 @@ pub use over::Over;
 pub use query::{Asked, Ran};
 pub use reconcile::Reconciled;
 pub use shown::Shown;
-pub use sweep::Swept;
+pub use sweep::{Swept, rounds};
 pub use token::{Reader, is_token};
 
 /// How often a decision is taken anew when somebody else was first.

@@ -1,7 +1,10 @@
 //! The sweep: what is expired goes, and what it leaves. Every step may be done twice, or by two at once.
 
-use domain::entry::{ENTRIES, EntryId, SUPERSEDED, is_due};
-use domain::items;
+use domain::{
+    Duration,
+    entry::{ENTRIES, EntryId, SUPERSEDED, is_due},
+    items,
+};
 use ports::{
     Result,
     state::{Expect, Span, Write},
@@ -26,6 +29,27 @@ pub struct Swept {
     pub superseded: u64,
     /// What went wrong; the next sweep tries again.
     pub errors: Vec<String>,
+}
+
+/// Between two sweeps of a process that serves.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Sweeps every minute, for ever: for a process that serves. What goes wrong is logged and tried again.
+pub async fn rounds(registry: Registry) {
+    if !registry.world.live.maintenance.enabled {
+        return;
+    }
+    loop {
+        let next = registry.now() + EVERY;
+        registry.world.clock.sleep_until(next).await;
+        match registry.sweep().await {
+            Ok(swept) => swept
+                .errors
+                .iter()
+                .for_each(|error| tracing::warn!(error, "an entry could not be swept")),
+            Err(error) => tracing::warn!(error = error.chain(), "entries could not be swept"),
+        }
+    }
 }
 
 impl Registry {

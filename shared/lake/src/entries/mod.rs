@@ -94,6 +94,15 @@ fn failed(action: &'static str, set: &DataSet, error: ParquetError) -> Error {
     Error::new(kind, action, set).because(error)
 }
 
+/// What could not be written: what parquet has no form for is the caller's to change.
+fn unwritten(set: &DataSet, error: ParquetError) -> Error {
+    let kind = match &error {
+        ParquetError::External(_) => Kind::Unavailable,
+        _ => Kind::Invalid,
+    };
+    Error::new(kind, "write entry", set).because(error)
+}
+
 fn properties() -> WriterProperties {
     WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default()))
@@ -109,20 +118,16 @@ async fn write(
     schema: &SchemaRef,
     rows: &mut BoxStream<'static, Result<arrow::array::RecordBatch>>,
 ) -> Result<Stored> {
-    const ACTION: &str = "write entry";
     let mut writer = AsyncArrowWriter::try_new(sink, schema.clone(), Some(properties()))
-        .map_err(|error| failed(ACTION, set, error))?;
+        .map_err(|error| unwritten(set, error))?;
     let outcome = async {
         while let Some(batch) = rows.try_next().await? {
             writer
                 .write(&batch)
                 .await
-                .map_err(|error| failed(ACTION, set, error))?;
+                .map_err(|error| unwritten(set, error))?;
         }
-        writer
-            .finish()
-            .await
-            .map_err(|error| failed(ACTION, set, error))
+        writer.finish().await.map_err(|error| unwritten(set, error))
     }
     .await;
     match outcome {
