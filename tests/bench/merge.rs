@@ -180,6 +180,7 @@ fn world(folder: &std::path::Path) -> Result<World> {
     Ok(World {
         state,
         landing: Arc::new(landing),
+        entries: Arc::new(lake::EntryLake::new(objects.clone())),
         query: query::engine(tables.clone(), objects, settings)
             .map_err(|error| tests::rows::chain(&error))?,
         tables,

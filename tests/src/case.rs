@@ -6,6 +6,10 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
+mod materialize;
+
+pub use materialize::{EntryStep, Function, Materialize, Pair, Served};
+
 /// Cells of a table, row by row.
 pub type Cells = Vec<Vec<Value>>;
 
@@ -46,11 +50,14 @@ pub enum Kind {
     },
     /// Arrivals in, cycle starts out.
     Schedule(Schedule),
-    /// Entries; not part of this program yet.
-    Materialize {},
-    /// Entries; not part of this program yet.
-    Fingerprint {},
-    /// Entries; not part of this program yet.
+    /// Cached functions, calls of them, faults.
+    Materialize(Materialize),
+    /// Pairs of calls that share an entry or do not.
+    Fingerprint {
+        /// The pairs.
+        pairs: Vec<Pair>,
+    },
+    /// Chained look-ups of a client; not part of this program yet.
     Facade {},
 }
 

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::{Request, header};
+use hyper::{HeaderMap, Request, header};
 use hyper_util::{
     client::legacy::{Client as Pool, connect::HttpConnector},
     rt::TokioExecutor,
@@ -22,11 +22,20 @@ pub struct Client {
 pub struct Answer {
     /// The status.
     pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
 }
 
 impl Answer {
+    /// A header as text; empty when it is not there.
+    #[must_use]
+    pub fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default()
+    }
+
     /// The body as JSON.
     ///
     /// # Errors
@@ -80,8 +89,10 @@ impl Client {
             .request(request.body(Full::new(body.into()))?)
             .await?;
         let status = response.status().as_u16();
+        let headers = response.headers().clone();
         Ok(Answer {
             status,
+            headers,
             body: response.into_body().collect().await?.to_bytes(),
         })
     }

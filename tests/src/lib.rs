@@ -8,6 +8,7 @@ pub mod case;
 pub mod data;
 pub mod folder;
 pub mod http;
+pub mod parquet;
 pub mod program;
 pub mod rows;
 pub mod site;

@@ -87,8 +87,10 @@ impl Site {
             .oneshot(request.body(body.into())?)
             .await?;
         let status = response.status().as_u16();
+        let headers = response.headers().clone();
         Ok(Answer {
             status,
+            headers,
             body: to_bytes(response.into_body(), ANSWER_MAX).await?,
         })
     }

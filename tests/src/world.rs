@@ -268,6 +268,7 @@ impl Ground {
         Ok(World {
             state,
             landing: Arc::new(landing),
+            entries: Arc::new(lake::EntryLake::new(objects.clone())),
             query: query::engine(tables.clone(), objects, settings)
                 .map_err(|e| crate::rows::chain(&e))?,
             tables,

@@ -15,6 +15,7 @@ mod conformance;
 mod deploying;
 mod durability;
 mod emulated;
+mod entries;
 mod feeds;
 mod flights;
 mod freshness;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     trials.extend(aws_faults::trials());
     trials.extend(requests::trials());
     trials.extend(durability::trials());
+    trials.extend(entries::trials());
     trials.extend(feeds::trials());
     trials.extend(freshness::trials());
     trials.extend(github::trials());

@@ -5,6 +5,8 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use domain::Duration;
 
+pub use crate::commands::entries::Entries;
+
 /// SQL models that stay fresh within a second of new data, on files of an open format.
 #[derive(Clone, Debug, Parser)]
 #[command(
@@ -113,6 +115,12 @@ pub enum Command {
         #[arg(long, conflicts_with = "json")]
         csv: bool,
     },
+    /// Look after materialized entries: results that are kept until they expire
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  headwater entries run \"SELECT region, sum(amount) AS n FROM silver.orders GROUP BY region\" --ttl 10m\n  headwater entries list\n  headwater entries query 3f2a \"SELECT max(n) FROM this\"\n\nAn entry is named by its fingerprint, or the beginning of it."
+    )]
+    Entries(Entries),
     /// Load a file (NDJSON, CSV or parquet) into a landing table
     #[command(after_help = "Example:\n  headwater ingest flights.csv --table landing.flights")]
     Ingest {

@@ -7,7 +7,7 @@ use embedded::{
     ChannelAlerts, FileObjects, MemoryObjects, SqliteState, SystemChance, SystemClock, WakingQueue,
 };
 use engine::World;
-use lake::{Lake, landing::LandingLake};
+use lake::{EntryLake, Lake, landing::LandingLake};
 use ports::{Error, Kind, Objects, Result, State};
 use settings::{Queues, Settings, StateStore, Warehouse};
 
@@ -55,6 +55,7 @@ pub fn open(settings: &Settings, project: Project) -> Result<World> {
     Ok(World {
         state,
         landing: Arc::new(landing),
+        entries: Arc::new(EntryLake::new(objects.clone())),
         query: query::engine(tables.clone(), objects, limits)?,
         tables,
         queue: Arc::new(WakingQueue::default()),

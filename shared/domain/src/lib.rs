@@ -6,9 +6,12 @@
 //! * **S-1** sequences of a table are contiguous from 1 and fixed at commit
 //! * **W-1** a watermark never moves down
 //! * **C-1** a model refreshes only from snapshots its cycle fixed
+//! * **E-1** no two different calls share a fingerprint
 
 pub mod cdc;
 pub mod duration;
+pub mod entry;
+pub mod fingerprint;
 pub mod items;
 pub mod lag;
 pub mod live;
@@ -25,6 +28,8 @@ pub mod time;
 mod traced;
 mod validate;
 
+pub use entry::EntrySettings;
+pub use fingerprint::Fingerprint;
 pub use live::{LiveSettings, Maintenance};
 pub use model::{Assert, Config, Materialized, Model, OnSchemaChange, Severity, Strategy};
 pub use name::TableName;

@@ -1,5 +1,8 @@
 //! Reads over the lake: a statement, the tables it names, one consistent set of pins.
 
+use std::collections::BTreeMap;
+
+use domain::{Position, TableName};
 use ports::{
     Result,
     query::{Catalog, Statement},
@@ -18,19 +21,30 @@ use crate::{
 /// `Invalid` for SQL that cannot be read, `NotFound` for a table that is neither in the lake nor a view of the project,
 /// with the nearest name.
 pub async fn catalog(world: &World, sql: &str) -> Result<Catalog> {
+    Ok(pinned(world, sql).await?.0)
+}
+
+/// As [`catalog`], with how far each table has come at that moment.
+pub(crate) async fn pinned(
+    world: &World,
+    sql: &str,
+) -> Result<(Catalog, BTreeMap<TableName, Position>)> {
     let named = pins::tables("statement", sql)?;
     let reads = Reads::of(&world.project, named.iter().cloned())?;
     let heads = Items::load(&*world.state, reads.tables.iter().map(load::head)).await?;
     let mut pinned = Vec::with_capacity(reads.tables.len());
+    let mut positions = BTreeMap::new();
     for table in &reads.tables {
         let head = heads.head(table)?;
         // A landing table under a view may still be to come; one that was asked for by name may not.
         if head.is_none() && named.contains(table) {
             return Err(pins::missing(&world.project, table));
         }
+        let position = head.as_ref().map(|head| head.position);
+        positions.insert(table.clone(), position.unwrap_or_default());
         pinned.push(pins::pin(&world.project, table, head.as_ref(), None)?);
     }
-    Ok(reads.catalog(pinned))
+    Ok((reads.catalog(pinned), positions))
 }
 
 /// Runs a read-only statement.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::{LiveSettings, Project};
-use ports::{Alerts, Chance, Clock, Landing, Query, Queue, State, Tables};
+use ports::{Alerts, Chance, Clock, Entries, Landing, Query, Queue, State, Tables};
 
 /// The ports, and the project they serve. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub struct World {
     pub landing: Arc<dyn Landing>,
     /// Reads and staged writes.
     pub tables: Arc<dyn Tables>,
+    /// Data of materialized entries.
+    pub entries: Arc<dyn Entries>,
     /// SQL.
     pub query: Arc<dyn Query>,
     /// Announcements.

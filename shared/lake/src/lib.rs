@@ -1,7 +1,9 @@
-//! The lake: landing batches and Iceberg tables as parquet on an object store.
+//! The lake: landing batches, Iceberg tables and data of entries, as parquet on an object store.
 
+pub mod entries;
 mod garbage;
 pub mod landing;
 pub mod tables;
 
+pub use entries::EntryLake;
 pub use tables::Lake;

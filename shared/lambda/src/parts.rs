@@ -6,9 +6,10 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use domain::{TableName, Timestamp, items::Column};
-use lake::{Lake, landing::LandingLake};
+use lake::{EntryLake, Lake, landing::LandingLake};
 use ports::{
-    Chance, Clock, Error, Kind, Landing, Objects, Query, Result, State, Tables,
+    Chance, Clock, Entries, Error, Kind, Landing, Objects, Query, Result, State, Tables,
+    entries::{DataSet, Stored, Upload},
     feed::{Between, Changes},
     landing::{Advanced, Append, Appended},
     query::{Catalog, Statement},
@@ -42,6 +43,8 @@ pub struct Parts {
     pub tables: Arc<dyn Tables>,
     /// SQL.
     pub query: Arc<dyn Query>,
+    /// Data of materialized entries.
+    pub entries: Arc<dyn Entries>,
 }
 
 /// What makes the parts of a function.
@@ -57,6 +60,7 @@ impl Parts {
             landing: Arc::new(Without),
             tables: Arc::new(Without),
             query: Arc::new(Without),
+            entries: Arc::new(Without),
         })
     }
 
@@ -80,6 +84,7 @@ impl Parts {
             landing: Arc::new(ground.landing()),
             tables: ground.tables(),
             query: Arc::new(Without),
+            entries: Arc::new(EntryLake::new(ground.objects.clone())),
         })
     }
 
@@ -96,6 +101,7 @@ impl Parts {
             landing: Arc::new(ground.landing()),
             query: query(tables.clone(), ground.objects.clone(), ground.settings)?,
             tables,
+            entries: Arc::new(EntryLake::new(ground.objects.clone())),
         })
     }
 }
@@ -187,5 +193,36 @@ impl Tables for Without {
 
     async fn stage(&self, _: Change) -> Result<Staged> {
         refuse("stage rows", "writes no tables")
+    }
+}
+
+#[async_trait]
+impl Entries for Without {
+    async fn write(&self, _: &DataSet, _: Rows) -> Result<Stored> {
+        refuse("write entry", "keeps no entries")
+    }
+
+    async fn receive(&self, _: &DataSet, _: Upload, _: u64) -> Result<Stored> {
+        refuse("receive entry", "keeps no entries")
+    }
+
+    async fn find(&self, _: &DataSet) -> Result<Option<Stored>> {
+        refuse("find entry", "keeps no entries")
+    }
+
+    async fn scan(&self, _: &DataSet, _: &Stored) -> Result<Scan> {
+        refuse("scan entry", "keeps no entries")
+    }
+
+    async fn read(&self, _: &DataSet, _: u64) -> Result<Rows> {
+        refuse("read entry", "keeps no entries")
+    }
+
+    async fn delete(&self, _: &DataSet) -> Result<()> {
+        refuse("delete entry", "keeps no entries")
+    }
+
+    async fn list(&self) -> Result<Vec<DataSet>> {
+        refuse("list entries", "keeps no entries")
     }
 }

@@ -112,6 +112,7 @@ pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
     let Parts {
         landing,
         tables,
+        entries,
         query,
     } = make(&ground)?;
     let queue = |url: &String| {
@@ -137,6 +138,7 @@ pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
         query,
         state,
         landing,
+        entries,
         tables,
         queue: advances.clone(),
         clock,

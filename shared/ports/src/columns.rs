@@ -54,6 +54,47 @@ pub fn kind(data_type: &DataType) -> Option<String> {
     })
 }
 
+/// A column type in SQL words, for people: any type has some.
+#[must_use]
+pub fn word(kind: &DataType) -> String {
+    let word = match kind {
+        DataType::Boolean => "BOOLEAN",
+        DataType::Int8 => "TINYINT",
+        DataType::Int16 => "SMALLINT",
+        DataType::Int32 => "INTEGER",
+        DataType::Int64 => "BIGINT",
+        DataType::UInt8 => "UTINYINT",
+        DataType::UInt16 => "USMALLINT",
+        DataType::UInt32 => "UINTEGER",
+        DataType::UInt64 => "UBIGINT",
+        DataType::Float16 | DataType::Float32 => "REAL",
+        DataType::Float64 => "DOUBLE",
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "VARCHAR",
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => "BLOB",
+        DataType::Date32 | DataType::Date64 => "DATE",
+        DataType::Time32(_) | DataType::Time64(_) => "TIME",
+        DataType::Timestamp(TimeUnit::Nanosecond, None) => "TIMESTAMP_NS",
+        DataType::Timestamp(_, None) => "TIMESTAMP",
+        DataType::Timestamp(_, Some(_)) => "TIMESTAMP WITH TIME ZONE",
+        DataType::Interval(_) => "INTERVAL",
+        DataType::Null => "NULL",
+        DataType::Union(_, _) => "JSON",
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => return format!("DECIMAL({precision},{scale})"),
+        DataType::Dictionary(_, values) => return word(values),
+        DataType::List(item) | DataType::LargeList(item) => {
+            return format!("{}[]", word(item.data_type()));
+        }
+        other => return other.to_string(),
+    };
+    word.to_owned()
+}
+
 /// The type that keeps every value of `data_type` in a landing table: itself, or the next wider one. Lists, structs
 /// and what else has no word are kept as their JSON text, `VARCHAR`. Nanoseconds are cut to microseconds.
 #[must_use]

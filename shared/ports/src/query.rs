@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use domain::{Duration, TableName};
 
 use crate::{
-    Result,
+    Error, Kind, Result,
     feed::Feed,
-    tables::{Pin, Rows},
+    tables::{Pin, Rows, Scan},
 };
 
 /// The tables and views a statement may name.
@@ -55,6 +55,46 @@ pub enum Parameter {
     Text(String),
 }
 
+impl Parameter {
+    /// Reads a JSON scalar. Numbers are read from their text, so that none loses a digit on the way.
+    ///
+    /// # Errors
+    /// What is wrong, and what to pass instead.
+    pub fn from_json(text: &str) -> std::result::Result<Self, String> {
+        match text.as_bytes().first() {
+            Some(b'n') => Ok(Self::Null),
+            Some(b't' | b'f') => Ok(Self::Boolean(text == "true")),
+            Some(b'"') => serde_json::from_str(text)
+                .map(Self::Text)
+                .map_err(|error| error.to_string()),
+            Some(b'[' | b'{') => Err(String::from("must be a scalar; pass JSON as text")),
+            _ if text.contains(['.', 'e', 'E']) => text
+                .parse()
+                .ok()
+                .filter(|number: &f64| number.is_finite())
+                .map(Self::Float)
+                .ok_or_else(|| String::from("is not a number that DOUBLE holds")),
+            _ => text
+                .parse()
+                .map(Self::Integer)
+                .map_err(|_| String::from("does not fit BIGINT; pass it as text and cast it")),
+        }
+    }
+
+    /// The JSON scalar that [`from_json`](Self::from_json) reads back.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        match self {
+            Self::Null => String::from("null"),
+            Self::Boolean(value) => value.to_string(),
+            Self::Integer(value) => value.to_string(),
+            // With a fraction or an exponent, so that it stays what it is.
+            Self::Float(value) => format!("{value:?}"),
+            Self::Text(value) => serde_json::Value::from(value.as_str()).to_string(),
+        }
+    }
+}
+
 /// Limits of one statement. What a process may use in all is the adapter's setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -93,6 +133,14 @@ impl Statement {
 pub trait Query: Send + Sync + fmt::Debug {
     /// Plans and runs a statement. Rows of a single landing table without ORDER BY come in sequence order.
     async fn run(&self, statement: &Statement, catalog: &Catalog) -> Result<Rows>;
+
+    /// Runs a statement over one entry, which goes by the name `this`: the planner resolves it as the table it is, so that
+    /// comments, texts, aliases and common table expressions of that name mean what they mean. Other tables are `Invalid`.
+    async fn over(&self, statement: &Statement, entry: &Scan) -> Result<Rows> {
+        let _ = entry;
+        let error = Error::new(Kind::Unavailable, "run statement", &statement.sql);
+        Err(error.because("this query engine reads no entries"))
+    }
 
     /// Plans a statement and returns its columns.
     async fn describe(&self, statement: &Statement, catalog: &Catalog) -> Result<SchemaRef>;

@@ -15,6 +15,9 @@ pub(crate) type Providers = BTreeMap<TableName, Arc<dyn TableProvider>>;
 /// The name of the one catalog; the planner puts it before `schema.name`.
 pub(crate) const CATALOG: &str = "lake";
 
+/// The schema of names that are written without one.
+pub(crate) const SCHEMA: &str = "main";
+
 /// Tables as a catalog, and the list that holds just it.
 #[derive(Clone, Debug)]
 pub(crate) struct Named(pub(crate) Arc<Providers>);

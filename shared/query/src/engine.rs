@@ -12,7 +12,7 @@ use futures::StreamExt;
 use ports::{
     Error, Kind, Objects, Query, Result, Tables,
     query::{Catalog, Statement},
-    tables::Rows,
+    tables::{Rows, Scan},
 };
 
 use crate::{
@@ -77,6 +77,7 @@ struct Job {
     shared: Arc<Shared>,
     statement: Statement,
     catalog: Catalog,
+    entry: Option<Scan>,
 }
 
 impl Job {
@@ -94,6 +95,7 @@ impl Job {
             base,
             lake,
             catalog: &self.catalog,
+            entry: self.entry.as_ref(),
             doing: self.doing("plan statement"),
             affected: affected::function(&self.catalog.affected)
                 .map_err(|error| self.doing("plan statement").failed(error))?,
@@ -184,13 +186,17 @@ impl Endings for Ends {
 
 impl DataFusionQuery {
     fn job(&self, statement: &Statement, catalog: &Catalog) -> (Arc<Job>, Arc<Ends>, Duration) {
-        let (statement, catalog) = (statement.clone(), catalog.clone());
-        let time = statement.limits.time;
-        let job = Arc::new(Job {
+        self.any(Job {
             shared: Arc::clone(&self.shared),
-            statement,
-            catalog,
-        });
+            statement: statement.clone(),
+            catalog: catalog.clone(),
+            entry: None,
+        })
+    }
+
+    fn any(&self, job: Job) -> (Arc<Job>, Arc<Ends>, Duration) {
+        let time = job.statement.limits.time;
+        let job = Arc::new(job);
         let ends = Arc::new(Ends(Arc::clone(&job)));
         (job, ends, time)
     }
@@ -200,6 +206,19 @@ impl DataFusionQuery {
 impl Query for DataFusionQuery {
     async fn run(&self, statement: &Statement, catalog: &Catalog) -> Result<Rows> {
         let (job, ends, time) = self.job(statement, catalog);
+        running::rows(&self.threads, time, ends, move |ready, sink| async move {
+            job.run(ready, sink).await;
+        })
+        .await
+    }
+
+    async fn over(&self, statement: &Statement, entry: &Scan) -> Result<Rows> {
+        let (job, ends, time) = self.any(Job {
+            shared: Arc::clone(&self.shared),
+            statement: statement.clone(),
+            catalog: Catalog::default(),
+            entry: Some(entry.clone()),
+        });
         running::rows(&self.threads, time, ends, move |ready, sink| async move {
             job.run(ready, sink).await;
         })

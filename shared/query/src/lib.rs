@@ -9,6 +9,7 @@ mod bounds;
 mod casts;
 mod catalog;
 mod engine;
+mod entry;
 mod failure;
 mod feed;
 mod footers;

@@ -78,26 +78,47 @@ impl TableProvider for ModelTable {
             .scan(&self.pin, 0)
             .await
             .map_err(external)?;
-        let mut files = Vec::with_capacity(scan.parts.len());
-        for part in &scan.parts {
-            match part {
-                Part::File(file) => files.push(Arc::clone(file)),
-                Part::Memory(_) => {
-                    let parts = Parts {
-                        schema: Arc::clone(&self.schema),
-                        projection: projection.cloned(),
-                        parts: scan.parts,
-                        window: Window::ALL,
-                        ordered: false,
-                        footers: Arc::clone(&self.lake.footers),
-                    };
-                    return parts.plan();
-                }
+        parts(
+            &self.lake,
+            &self.schema,
+            scan.parts,
+            session,
+            projection,
+            filters,
+            limit,
+        )
+    }
+}
+
+/// The scan of parts in no order: files that filters leave over, or all when some are in memory.
+pub(crate) fn parts(
+    lake: &Lake,
+    schema: &SchemaRef,
+    parts: Vec<Part>,
+    session: &dyn Session,
+    projection: Option<&Vec<usize>>,
+    filters: &[Expr],
+    limit: Option<usize>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut files = Vec::with_capacity(parts.len());
+    for part in &parts {
+        match part {
+            Part::File(file) => files.push(Arc::clone(file)),
+            Part::Memory(_) => {
+                let parts = Parts {
+                    schema: Arc::clone(schema),
+                    projection: projection.cloned(),
+                    parts,
+                    window: Window::ALL,
+                    ordered: false,
+                    footers: Arc::clone(&lake.footers),
+                };
+                return parts.plan();
             }
         }
-        let files = bounds::prune(files, filters, &self.schema, session)?;
-        self::files(&self.lake, &self.schema, files, session, projection, limit)
     }
+    let files = bounds::prune(files, filters, schema, session)?;
+    self::files(lake, schema, files, session, projection, limit)
 }
 
 /// The scan of whole files of a model table.

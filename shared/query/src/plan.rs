@@ -16,12 +16,13 @@ use domain::{CHANGE, SEQUENCE, TableName, sql};
 use ports::{
     Kind, Result,
     query::{Catalog, Parameter},
-    tables::Pin,
+    tables::{Pin, Scan},
 };
 use sqlparser::ast::Statement;
 
 use crate::{
     catalog::{Named, Providers},
+    entry::EntryTable,
     failure::Doing,
     feed::FeedTable,
     labels::label_casts,
@@ -35,6 +36,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) base: &'a SessionState,
     pub(crate) lake: &'a Arc<Lake>,
     pub(crate) catalog: &'a Catalog,
+    /// The entry that the statement is over; then it reads nothing else.
+    pub(crate) entry: Option<&'a Scan>,
     pub(crate) doing: Doing<'a>,
     /// The function that asks for affected rows, when the catalog has some.
     pub(crate) affected: Option<Arc<ScalarUDF>>,
@@ -91,8 +94,11 @@ impl Planner<'_> {
         };
         let text = crate::alias::sequence(text).map_err(invalid)?;
         let statement = sql::parse(&text).map_err(invalid)?;
-        let names = sql::tables(&statement).map_err(invalid)?;
-        Ok((statement, names))
+        let names = match self.entry {
+            Some(_) => sql::tables_over_entry(&statement),
+            None => sql::tables(&statement),
+        };
+        Ok((statement, names.map_err(invalid)?))
     }
 
     /// The views that `names` need, each after the views it reads itself.
@@ -183,6 +189,10 @@ impl Planner<'_> {
     }
 
     async fn table(&self, name: &TableName) -> Result<Arc<dyn datafusion::catalog::TableProvider>> {
+        if let Some(scan) = self.entry {
+            let (scan, lake) = (scan.clone(), Arc::clone(self.lake));
+            return Ok(Arc::new(EntryTable { scan, lake }));
+        }
         if let Some(feed) = self.catalog.feeds.get(name) {
             let table = FeedTable::new(Arc::clone(feed), Arc::clone(self.lake));
             return Ok(Arc::new(table.ok_or_else(|| {

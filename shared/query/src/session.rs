@@ -14,7 +14,13 @@ use datafusion::{
 };
 use ports::Objects;
 
-use crate::{casts, catalog::CATALOG, growth, json, model::warehouse, semi, types};
+use crate::{
+    casts,
+    catalog::{CATALOG, SCHEMA},
+    growth, json,
+    model::warehouse,
+    semi, types,
+};
 
 /// Resources of the query engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +55,7 @@ pub(crate) fn base(settings: &Settings, objects: Objects) -> Result<SessionState
 fn config(settings: &Settings) -> SessionConfig {
     let mut config = SessionConfig::new()
         .with_create_default_catalog_and_schema(false)
-        .with_default_catalog_and_schema(CATALOG, "main")
+        .with_default_catalog_and_schema(CATALOG, SCHEMA)
         .with_information_schema(false)
         .with_target_partitions(settings.threads.max(1))
         .with_batch_size(BATCH_ROWS);

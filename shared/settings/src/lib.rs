@@ -14,6 +14,7 @@
 //! ```
 
 mod load;
+mod materialize;
 mod models;
 mod read;
 mod tree;
@@ -21,7 +22,7 @@ mod words;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-use domain::{Duration, LiveSettings, items::Column};
+use domain::{Duration, EntrySettings, LiveSettings, items::Column};
 
 pub use models::{TRANSFORM, model_files};
 
@@ -66,6 +67,8 @@ pub struct Settings {
     pub alerts: AlertChannels,
     /// `query`: limits of reads.
     pub query: QueryLimits,
+    /// `materialize`: what entries are held to.
+    pub materialize: EntrySettings,
 }
 
 /// Where alerts go.

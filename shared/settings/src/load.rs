@@ -10,6 +10,7 @@ use domain::{
 use crate::{
     AlertChannels, Auth, Complaint, FILE, QueryLimits, Queues, Secret, Settings, Source,
     StateStore, Warehouse,
+    materialize::materialize,
     read::{Reader, Section},
     tree::{self, Node, Value},
     words::{boolean, column_kind, count, names, size},
@@ -81,6 +82,7 @@ impl Settings {
             auth: auth(&mut reader, top.take("auth")),
             alerts: alerts(&mut reader, top.take("alerts")),
             query: query(&mut reader, top.take("query")),
+            materialize: materialize(&mut reader, top.take("materialize")),
             project,
         };
         reader.finish(top);
@@ -339,7 +341,7 @@ fn query(reader: &mut Reader<'_>, node: Option<Node>) -> QueryLimits {
     limits
 }
 
-fn finish(reader: &mut Reader<'_>, section: Section, path: &str) {
+pub(crate) fn finish(reader: &mut Reader<'_>, section: Section, path: &str) {
     let known = section.known().to_vec();
     reader.finish(section);
     reader.finish_variables(path, &known);

@@ -14,7 +14,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use crate::{Shared, problem::Problem};
+use crate::{Shared, entries, problem::Problem};
 
 /// What anybody may ask for: whether the server lives, and the page, which asks for a token itself.
 const OPEN: [&str; 2] = ["/healthz", "/"];
@@ -25,6 +25,14 @@ pub(crate) async fn guard(
     request: Request<Body>,
     next: Next,
 ) -> Response {
+    // A token of an entry says less than any other: it is judged whatever else would let its caller in.
+    if let Some(token) = entries::token_of(request.headers()) {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        return match entries::admit(&shared, method, path, token).await {
+            Ok(()) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        };
+    }
     let tokens = &shared.settings.auth.tokens;
     if tokens.is_empty() {
         // A name that somebody else points at this machine makes a page of theirs one of ours to the browser.

@@ -1,4 +1,4 @@
-//! HTTP: ingest of events and changes, the control API, reads, metrics and the status page, over `engine`.
+//! HTTP: ingest of events and changes, the control API, reads, materialized entries, metrics and the status page, over `engine`.
 //!
 //! Handlers pick a request apart, call one use case and put the answer together; what an error
 //! becomes is decided in one place (`problem`). Nothing here knows which state store, lake or query
@@ -9,6 +9,7 @@
 
 mod auth;
 mod body;
+mod entries;
 mod events;
 mod ingest;
 mod live;
@@ -108,7 +109,13 @@ pub fn router(app: App) -> Router {
         .route("/healthz", get(live::health))
         .route("/metrics", get(metrics::metrics))
         .route("/", get(page::page));
-    finish(ingest_routes().merge(live).merge(reads), app)
+    finish(
+        ingest_routes()
+            .merge(live)
+            .merge(reads)
+            .merge(entries::routes()),
+        app,
+    )
 }
 
 /// What all routes have around them.

@@ -73,6 +73,14 @@ impl Problem {
         }
     }
 
+    /// A problem of a type of its own.
+    pub(crate) fn typed(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            kind,
+            ..Self::new(status, detail)
+        }
+    }
+
     /// The status.
     #[cfg(test)]
     pub(crate) fn status(&self) -> StatusCode {

@@ -17,7 +17,10 @@ use axum::{
 use bytes::Bytes;
 use engine::read;
 use futures::{StreamExt, TryStreamExt, stream};
-use ports::query::{Limits, Parameter, Statement};
+use ports::{
+    query::{Limits, Parameter, Statement},
+    tables::Rows,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -51,8 +54,17 @@ pub(crate) async fn query(State(shared): State<Shared>, request: Request) -> Ans
         parameters: asked.parameters,
         limits,
     };
-    let format = format(&parts.headers);
-    let mut encoded = rows::encode(read::query(&shared.world, &statement).await?, format);
+    encoded(
+        read::query(&shared.world, &statement).await?,
+        &parts.headers,
+    )
+    .await
+}
+
+/// Rows in the form that the caller wants.
+pub(crate) async fn encoded(rows: Rows, headers: &HeaderMap) -> Answer<Response> {
+    let format = format(headers);
+    let mut encoded = rows::encode(rows, format);
     let mut held: Vec<Bytes> = Vec::new();
     while held.iter().map(Bytes::len).sum::<usize>() < HELD_BYTES_MAX {
         match encoded.try_next().await? {
@@ -65,7 +77,7 @@ pub(crate) async fn query(State(shared): State<Shared>, request: Request) -> Ans
 }
 
 /// The form the caller wants.
-fn format(headers: &HeaderMap) -> Format {
+pub(crate) fn format(headers: &HeaderMap) -> Format {
     let accept = headers
         .get(ACCEPT)
         .and_then(|accept| accept.to_str().ok())
@@ -117,24 +129,9 @@ fn parse(body: &[u8]) -> Answer<Asked> {
 
 /// A JSON scalar as a bound value; numbers are read from their text, so that none loses a digit on
 /// the way.
-fn parameter(number: usize, text: &str) -> Answer<Parameter> {
-    let wrong = |what: &str| Problem::invalid(format!("parameter ${number}: {what}"));
-    match text.as_bytes().first() {
-        Some(b'n') => Ok(Parameter::Null),
-        Some(b't' | b'f') => Ok(Parameter::Boolean(text == "true")),
-        Some(b'"') => serde_json::from_str(text)
-            .map(Parameter::Text)
-            .map_err(|error| wrong(&error.to_string())),
-        Some(b'[' | b'{') => Err(wrong("must be a scalar; pass JSON as text")),
-        _ if text.contains(['.', 'e', 'E']) => text
-            .parse()
-            .map(Parameter::Float)
-            .map_err(|_| wrong("is not a number")),
-        _ => text
-            .parse()
-            .map(Parameter::Integer)
-            .map_err(|_| wrong("does not fit BIGINT; pass it as text and cast it")),
-    }
+pub(crate) fn parameter(number: usize, text: &str) -> Answer<Parameter> {
+    Parameter::from_json(text)
+        .map_err(|why| Problem::invalid(format!("parameter ${number}: {why}")))
 }
 
 #[cfg(test)]

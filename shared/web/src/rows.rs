@@ -14,7 +14,7 @@ use std::sync::Arc;
 use arrow::{
     array::RecordBatch,
     csv,
-    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
+    datatypes::{DataType, Field, Schema, SchemaRef},
     error::ArrowError,
     ipc::writer::StreamWriter,
     json::{WriterBuilder, writer::JsonArray},
@@ -23,6 +23,9 @@ use bytes::Bytes;
 use futures::{StreamExt, stream, stream::BoxStream};
 use ports::{Error, Kind, Result, tables::Rows};
 use serde_json::json;
+
+/// A column type in SQL words.
+pub use ports::columns::word as kind;
 
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,47 +221,6 @@ fn columns(schema: &Schema) -> serde_json::Value {
         .iter()
         .map(|field| json!({ "name": field.name(), "type": kind(field.data_type()) }))
         .collect()
-}
-
-/// A column type in SQL words.
-#[must_use]
-pub fn kind(kind: &DataType) -> String {
-    let word = match kind {
-        DataType::Boolean => "BOOLEAN",
-        DataType::Int8 => "TINYINT",
-        DataType::Int16 => "SMALLINT",
-        DataType::Int32 => "INTEGER",
-        DataType::Int64 => "BIGINT",
-        DataType::UInt8 => "UTINYINT",
-        DataType::UInt16 => "USMALLINT",
-        DataType::UInt32 => "UINTEGER",
-        DataType::UInt64 => "UBIGINT",
-        DataType::Float16 | DataType::Float32 => "REAL",
-        DataType::Float64 => "DOUBLE",
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "VARCHAR",
-        DataType::Binary
-        | DataType::LargeBinary
-        | DataType::BinaryView
-        | DataType::FixedSizeBinary(_) => "BLOB",
-        DataType::Date32 | DataType::Date64 => "DATE",
-        DataType::Time32(_) | DataType::Time64(_) => "TIME",
-        DataType::Timestamp(TimeUnit::Nanosecond, None) => "TIMESTAMP_NS",
-        DataType::Timestamp(_, None) => "TIMESTAMP",
-        DataType::Timestamp(_, Some(_)) => "TIMESTAMP WITH TIME ZONE",
-        DataType::Interval(_) => "INTERVAL",
-        DataType::Null => "NULL",
-        DataType::Union(_, _) => "JSON",
-        DataType::Decimal32(precision, scale)
-        | DataType::Decimal64(precision, scale)
-        | DataType::Decimal128(precision, scale)
-        | DataType::Decimal256(precision, scale) => return format!("DECIMAL({precision},{scale})"),
-        DataType::Dictionary(_, values) => return self::kind(values),
-        DataType::List(item) | DataType::LargeList(item) => {
-            return format!("{}[]", self::kind(item.data_type()));
-        }
-        other => return other.to_string(),
-    };
-    word.to_owned()
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@
 //! ways: a listed case that passes fails the suite, and so does a name that no case has.
 
 mod delivery;
+mod fingerprint;
 mod http;
 mod live;
+mod materialize;
 mod model;
 mod schedule;
 
@@ -28,10 +30,11 @@ const AWS: &str = "HEADWATER_CONFORMANCE_AWS";
 /// Cases that are replayed on AWS in every run. A case makes hundreds of requests there, so these stand for the others:
 /// each strategy and kind of change (L01 append, L03 merge, L04 delete+insert, L15 and L20 changes of other databases), a chain (L07), two
 /// inputs (L10), a diamond (H02), rows that others left in the warehouse (L14), a failed assertion (L23), retries (L25), a
-/// pause (L27), schema changes (L32, H10), and announcements out of order (D02).
-const ON_AWS: [&str; 15] = [
+/// pause (L27), schema changes (L32, H10), announcements out of order (D02), and entries: a hit (M01), data that is gone (M11),
+/// an orphan (M13), a rebuild behind a stale answer (M15).
+const ON_AWS: [&str; 19] = [
     "L01", "L03", "L04", "L07", "L10", "L14", "L15", "L20", "L23", "L25", "L27", "L32", "D02",
-    "H02", "H10",
+    "H02", "H10", "M01", "M11", "M13", "M15",
 ];
 
 fn shared() -> Option<PathBuf> {
@@ -83,12 +86,16 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn on_aws(case: Case, listed: Option<String>) -> Option<Trial> {
     let all = std::env::var(AWS).is_ok_and(|cases| cases == "all");
     let wanted = all || ON_AWS.contains(&case.id.as_str());
-    let runs = matches!(case.kind, Kind::Live(_) | Kind::Delivery(_));
+    let runs = matches!(
+        case.kind,
+        Kind::Live(_) | Kind::Delivery(_) | Kind::Materialize(_)
+    );
     (wanted && runs).then(|| {
         test_emulated(format!("conformance::{}::aws", case.id), || async move {
             let outcome = match &case.kind {
                 Kind::Delivery(live) => delivery::replay(live, Adapter::Aws).await,
                 Kind::Live(live) => live::replay(live, Adapter::Aws).await,
+                Kind::Materialize(case) => materialize::replay(case, Adapter::Aws).await,
                 _ => bail!("no such case runs on AWS"),
             };
             let outcome = outcome.with_context(|| format!("{}: {}", case.id, case.title));
@@ -125,11 +132,15 @@ fn variants(case: &Case) -> Vec<(String, Adapter)> {
             .into_iter()
             .map(|adapter| (format!("conformance::{id}::{}", adapter.name()), adapter))
             .collect(),
+        // Cycles have no part in entries.
+        Kind::Materialize(_) => [Adapter::Memory, Adapter::Embedded]
+            .into_iter()
+            .map(|adapter| (format!("conformance::{id}::{}", adapter.name()), adapter))
+            .collect(),
         Kind::Validate { .. }
         | Kind::ConfigParse { .. }
         | Kind::Schedule(_)
-        | Kind::Materialize {}
-        | Kind::Fingerprint {}
+        | Kind::Fingerprint { .. }
         | Kind::Facade {} => vec![(format!("conformance::{id}"), Adapter::Memory)],
     }
 }
@@ -142,9 +153,9 @@ fn replay(case: &Case, adapter: Adapter) -> Result<()> {
         Kind::Validate { cases } => model::validate(cases),
         Kind::ConfigParse { cases } => model::parse(cases),
         Kind::Schedule(schedule) => schedule::replay(schedule),
-        Kind::Materialize {} | Kind::Fingerprint {} | Kind::Facade {} => {
-            bail!("entries are not part of this program yet")
-        }
+        Kind::Materialize(case) => block_on(materialize::replay(case, adapter)),
+        Kind::Fingerprint { pairs } => block_on(fingerprint::replay(pairs)),
+        Kind::Facade {} => bail!("look-ups of a client are not part of this program yet"),
     }
     .with_context(|| format!("{}: {}", case.id, case.title))
 }

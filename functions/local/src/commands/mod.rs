@@ -4,6 +4,7 @@ mod check;
 mod demo;
 mod deploy;
 mod doctor;
+pub(crate) mod entries;
 mod history;
 mod ingest;
 mod init;
@@ -91,6 +92,7 @@ pub async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Quarantine { what } => quarantine::quarantine(&context, what).await,
         Command::Plan => plan::plan(&context).await,
         Command::Query { sql, csv } => query::query(&context, sql, csv).await,
+        Command::Entries(what) => entries::entries(&context, what).await,
         Command::Deploy(how) => deploy::deploy(&context, &how).await,
         Command::Doctor(target) => doctor::doctor(&context, &target),
         Command::Ingest { file, table } => ingest::ingest(&context, &file, table.as_deref()).await,

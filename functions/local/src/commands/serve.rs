@@ -10,7 +10,10 @@ use std::{
 };
 
 use axum::serve::ListenerExt;
-use engine::runner::Runner;
+use engine::{
+    entries::{self, Registry},
+    runner::Runner,
+};
 use serde_json::json;
 use settings::Settings;
 use tokio::net::TcpListener;
@@ -43,6 +46,8 @@ pub(super) async fn serve(context: &Context, listen: SocketAddr) -> Result<(), F
     } else {
         tokio::spawn(engine::maintain::rounds(world.clone()));
     }
+    let registry = Registry::new(world.clone(), settings.materialize.clone());
+    tokio::spawn(entries::rounds(registry));
     let listener = bind(listen).await?;
     let url = format!("http://{}", local(&listener)?);
     if context.json {

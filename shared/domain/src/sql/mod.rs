@@ -30,7 +30,7 @@ pub use limits::{
     CHAIN_MAX, CTES_MAX, JOIN_NESTING_MAX, JOINS_MAX, NESTING_MAX, QUERIES_MAX, SET_OPERATIONS_MAX,
     STATEMENT_BYTES_MAX, TABLES_MAX, TYPES_MAX,
 };
-pub use names::tables;
+pub use names::{tables, tables_over_entry};
 pub use placeholders::{
     Bindings, FEED_PREFIX, Placed, Placeholder, fed_by, feed, placed, placeholders, substitute,
 };

@@ -9,12 +9,30 @@ use sqlparser::ast::{
 use super::{SqlError, scopes::Scopes};
 use crate::TableName;
 
+/// The schema that a name without one is in, and the name an entry goes by in a statement over it.
+const ENTRY: (&str, &str) = ("main", "this");
+
 /// Tables a statement names, in first-seen order. Names of CTEs are left out where they are in scope.
 ///
 /// # Errors
 /// A name that is neither `schema.name` nor a CTE, with its position.
 pub fn tables(statement: &Statement) -> Result<Vec<TableName>, SqlError> {
-    let mut walk = Walk::default();
+    walk(statement, false)
+}
+
+/// Whether a statement over an entry names it: as `this`, the only table there is, which CTEs may hide.
+///
+/// # Errors
+/// A name that is neither `this` nor a CTE, with its position.
+pub fn tables_over_entry(statement: &Statement) -> Result<Vec<TableName>, SqlError> {
+    walk(statement, true)
+}
+
+fn walk(statement: &Statement, entry: bool) -> Result<Vec<TableName>, SqlError> {
+    let mut walk = Walk {
+        entry,
+        ..Walk::default()
+    };
     match statement.visit(&mut walk) {
         ControlFlow::Continue(()) => Ok(walk.found),
         ControlFlow::Break(error) => Err(error),
@@ -23,12 +41,17 @@ pub fn tables(statement: &Statement) -> Result<Vec<TableName>, SqlError> {
 
 #[derive(Debug, Default)]
 struct Walk {
+    /// Whether the statement is over an entry.
+    entry: bool,
     found: Vec<TableName>,
     seen: BTreeSet<TableName>,
     scopes: Scopes,
 }
 
 impl Walk {
+    /// Apart from the visitor, whose calls are nested as deep as the statement: what is needed here must not be on the stack
+    /// of each of them.
+    #[inline(never)]
     fn record(&mut self, name: &ObjectName) -> Result<(), SqlError> {
         let parts: Vec<&Ident> = name.0.iter().filter_map(ObjectNamePart::as_ident).collect();
         let at = name.span().start;
@@ -40,6 +63,18 @@ impl Walk {
                 ));
             }
             [one] if self.scopes.find(one).is_some() => return Ok(()),
+            [one] if self.entry && one.value.eq_ignore_ascii_case(ENTRY.1) => {
+                TableName::new(ENTRY.0, ENTRY.1)
+                    .map_err(|error| SqlError::at(at, error.to_string()))?
+            }
+            _ if self.entry => {
+                return Err(SqlError::at(
+                    at,
+                    format!(
+                        "there is no table `{name}` here: a statement over an entry reads `this` alone"
+                    ),
+                ));
+            }
             [one] => {
                 return Err(SqlError::at(
                     at,

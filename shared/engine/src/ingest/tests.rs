@@ -140,6 +140,7 @@ fn world() -> (World, Arc<Remembered>, Arc<MemoryQueue>) {
         state: Arc::new(MemoryState::new()),
         landing: landing.clone(),
         tables: Arc::new(Unasked),
+        entries: Arc::new(testkit::NoEntries),
         query: Arc::new(Unasked),
         queue: queue.clone(),
         clock: Arc::new(SimulatedClock::default()),

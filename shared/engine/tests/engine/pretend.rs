@@ -22,7 +22,7 @@ use ports::{
     state::{Expect, Key, Write, pack},
     tables::{Change, Pin, Rows, Scan, Staged},
 };
-use testkit::{MemoryQueue, RecordedAlerts, SeededChance, SimulatedClock};
+use testkit::{MemoryQueue, NoEntries, RecordedAlerts, SeededChance, SimulatedClock};
 
 /// A world and the strings it hangs on.
 #[derive(Debug)]
@@ -84,6 +84,7 @@ impl Lab {
             state,
             landing: lake.clone(),
             tables: lake.clone(),
+            entries: Arc::new(NoEntries),
             query: lake.clone(),
             queue: Arc::new(MemoryQueue::new()),
             clock: clock.clone(),

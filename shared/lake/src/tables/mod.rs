@@ -64,6 +64,8 @@ use ports::{
     upkeep::{Collected, Compacted, Keep, Sweep, Swept},
 };
 
+pub(crate) use read::FileReader;
+
 use self::{cache::Cache, limits::Limits, names::Root, read::Footers, table::Table};
 
 /// Tables remembered by a process.

@@ -166,12 +166,19 @@ pub(crate) struct FileReader {
     size: u64,
 }
 
-fn reader(objects: &Objects, part: &FilePart) -> FileReader {
-    FileReader {
-        objects: objects.clone(),
-        path: Path::from(part.path.as_str()),
-        size: part.size,
+impl FileReader {
+    /// Ranges of an object of so many bytes.
+    pub(crate) fn new(objects: &Objects, path: Path, size: u64) -> Self {
+        Self {
+            objects: objects.clone(),
+            path,
+            size,
+        }
     }
+}
+
+fn reader(objects: &Objects, part: &FilePart) -> FileReader {
+    FileReader::new(objects, Path::from(part.path.as_str()), part.size)
 }
 
 fn external(error: object_store::Error) -> ParquetError {

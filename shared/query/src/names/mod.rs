@@ -14,6 +14,7 @@ mod scope;
 
 use std::{collections::BTreeMap, fmt};
 
+use crate::catalog::SCHEMA;
 use domain::TableName;
 use exprs::Exprs;
 use scope::{Level, Relation, folded};
@@ -255,12 +256,13 @@ impl Resolver<'_> {
         match parts.as_slice() {
             [cte] => {
                 let known = self.ctes.iter().rev().find(|(name, _)| name == cte);
-                (
-                    parts.clone(),
-                    known
-                        .map(|(_, columns)| columns.clone())
-                        .unwrap_or_default(),
-                )
+                // A table without a schema is the entry that the statement is over.
+                let entry = || self.tables.get(&TableName::new(SCHEMA, cte).ok()?);
+                let columns = match known {
+                    Some((_, columns)) => Some(columns),
+                    None => entry(),
+                };
+                (parts.clone(), columns.cloned().unwrap_or_default())
             }
             [schema, table] => {
                 let known = TableName::new(schema, table).ok();

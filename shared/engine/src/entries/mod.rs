@@ -1,0 +1,155 @@
+//! Materialized entries: look up, build under a lease, serve, refresh, evict, sweep.
+//!
+//! The registry row of an entry decides that it exists; a hit is one read of it, and of nothing else when the payload rides
+//! inline. Who builds holds a lease; the lease's token names the generation that is written and is asked for again by the
+//! transaction that commits it. What is superseded or left behind is garbage, found by the sweep and by reconcile.
+//!
+//! ## Invariants
+//! * **E-2** a ready row's data exists; what no row names is garbage
+//! * **E-3** an old token commits nothing
+
+mod build;
+mod claim;
+mod evict;
+mod list;
+mod lookup;
+mod over;
+mod payload;
+mod query;
+mod reconcile;
+mod shown;
+mod stored;
+mod sweep;
+mod token;
+
+use bytes::Bytes;
+use domain::{
+    Duration, EntrySettings, Timestamp,
+    entry::{Content, EntryId, Mode, Row},
+};
+use ports::{Error, Kind, entries::DataSet};
+
+use crate::World;
+
+pub use build::Commit;
+pub use claim::{Claim, Claimed, Granted};
+pub use list::{Filter, Listed, Page};
+pub use lookup::{Ask, Found};
+pub use over::Over;
+pub use query::{Asked, Ran};
+pub use reconcile::Reconciled;
+pub use shown::Shown;
+pub use sweep::{Swept, rounds};
+pub use token::{Reader, is_token};
+
+/// How often a decision is taken anew when somebody else was first.
+const ATTEMPTS: u32 = 8;
+
+/// The registry of entries.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    world: World,
+    settings: EntrySettings,
+}
+
+impl Registry {
+    /// A registry in a world.
+    #[must_use]
+    pub fn new(world: World, settings: EntrySettings) -> Self {
+        Self { world, settings }
+    }
+
+    /// What entries are held to.
+    #[must_use]
+    pub fn settings(&self) -> &EntrySettings {
+        &self.settings
+    }
+
+    /// The time now.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.world.clock.now()
+    }
+}
+
+/// A ready entry, as it was read.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its name.
+    pub id: EntryId,
+    /// Its row.
+    pub row: Row,
+    /// What it holds: that of the row.
+    pub content: Content,
+    /// The rows as one Arrow IPC stream, when they ride inline.
+    pub payload: Option<Bytes>,
+    version: u64,
+}
+
+impl Entry {
+    fn set(&self) -> DataSet {
+        DataSet {
+            id: self.id.clone(),
+            generation: self.content.generation.clone(),
+        }
+    }
+
+    /// How long it is still good for, and after that may be served while it is rebuilt; none for ever.
+    #[must_use]
+    pub fn remaining(
+        &self,
+        settings: &EntrySettings,
+        now: Timestamp,
+    ) -> (Option<Duration>, Duration) {
+        let left = self.content.expires_at.map(|expiry| expiry.since(now));
+        let stale = match self.row.spec.mode {
+            Mode::Swr => settings.stale_max,
+            Mode::Strict => Duration::ZERO,
+        };
+        (left, stale)
+    }
+}
+
+/// Why a request about entries is not followed.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// There is no such entry, or none that can be read.
+    #[error("there is no entry `{0}` that can be read: build it under a lease, or ask again later")]
+    Missing(EntryId),
+    /// The token is not that of the lease (**E-3**).
+    #[error(
+        "the token is not that of the lease on `{0}`: it was taken over, given back or evicted, and commits nothing; take a new lease"
+    )]
+    Fenced(EntryId),
+    /// A commit without data.
+    #[error("nothing was uploaded for `{0}` under this token: upload before the commit")]
+    NothingUploaded(EntryId),
+    /// What was uploaded is no data for the entry; the build is over.
+    #[error("the upload for `{0}` is refused and its lease given back: {1}")]
+    Unfit(EntryId, String),
+    /// A token that reads another entry.
+    #[error("this token reads another entry")]
+    OtherEntry,
+    /// A token that reads nothing: unknown, expired, or its entry was evicted.
+    #[error("this token reads nothing: it is unknown or expired, or its entry was evicted")]
+    NoReader,
+    /// What a port says.
+    #[error(transparent)]
+    Port(#[from] Error),
+}
+
+impl Refused {
+    /// Something is wrong with the request itself.
+    fn invalid(
+        action: &'static str,
+        subject: impl std::fmt::Display,
+        why: impl Into<String>,
+    ) -> Self {
+        Self::Port(Error::new(Kind::Invalid, action, subject).because(why.into()))
+    }
+}
+
+/// Nobody else was as persistent.
+fn contended(action: &'static str, id: &EntryId) -> Error {
+    Error::new(Kind::Conflict, action, id).because("others kept changing it; try again")
+}

@@ -1,0 +1,239 @@
+//! Entries that are queries over the lake: the server makes them by itself, once for all who ask at a time.
+
+use domain::{
+    Duration, Timestamp,
+    entry::{EntryId, Mode, QuerySpec, Spec},
+    fingerprint::{Call, Value},
+};
+use ports::{
+    Error, Kind,
+    query::{Limits, Parameter, Statement},
+};
+
+use super::{
+    Ask, Claim, Claimed, Commit, Entry, Refused, Registry,
+    build::{Built, distinct, set, unavailable},
+    payload,
+};
+use crate::{
+    pins::{self, Reads},
+    read,
+};
+
+/// The function that every query is a call of; raised when the same SQL comes to mean something else.
+const FUNCTION: (&str, i64) = ("headwater.query", 1);
+/// What a build may take beside running its statement.
+const MARGIN: Duration = Duration::from_secs(30);
+
+/// A query that is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    /// The statement.
+    pub sql: String,
+    /// Its parameters.
+    pub parameters: Vec<Parameter>,
+    /// What people call the entry; the beginning of the statement when none.
+    pub key: Option<String>,
+    /// Whose it is.
+    pub tenant: Option<String>,
+    /// How long it is good for; none for ever.
+    pub ttl: Option<Duration>,
+    /// How it is served once it is expired.
+    pub mode: Mode,
+    /// Whether it goes stale when a table it read moves on.
+    pub on_advance: bool,
+    /// How long to wait for somebody else's build.
+    pub wait: Duration,
+    /// How long the statement may run.
+    pub time: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub enum Ran {
+    /// It was there.
+    Hit(Box<Entry>),
+    /// It was there, expired; somebody rebuilds it.
+    Stale(Box<Entry>),
+    /// It was not there, and was computed.
+    Built(Box<Entry>),
+    /// Somebody else computes it, and took longer than the caller waits.
+    Wait {
+        /// The entry.
+        id: EntryId,
+        /// When they are taken over.
+        until: Timestamp,
+    },
+}
+
+impl Registry {
+    /// Serves a query from its entry, or runs it. With `behind` a rebuild of a stale entry happens after the answer.
+    ///
+    /// # Errors
+    /// `Invalid` for a statement that is not one SELECT over the lake; what running it brings. A build that fails leaves
+    /// what was there.
+    pub async fn run(&self, asked: &Asked, behind: bool) -> Result<Ran, Refused> {
+        let id = self.identify(asked)?;
+        let claim = self.claim_of(asked);
+        match self.claim(&id, &claim).await? {
+            Claimed::Hit(entry) => Ok(Ran::Hit(entry)),
+            Claimed::Stale(entry, None) => Ok(Ran::Stale(entry)),
+            Claimed::Wait { until } => Ok(Ran::Wait { id, until }),
+            Claimed::Build(granted) => {
+                let entry = self
+                    .build(&id, granted.token, claim.spec, asked.time)
+                    .await?;
+                Ok(Ran::Built(Box::new(entry)))
+            }
+            Claimed::Stale(entry, Some(granted)) => {
+                let build = self.apart(&id, granted.token, claim.spec, asked.time);
+                if !behind {
+                    return Ok(match joined(&id, build.await) {
+                        Ok(entry) => Ran::Built(Box::new(entry)),
+                        Err(error) => {
+                            tracing::warn!(entry = %id, %error, "a rebuild failed; the stale entry is served");
+                            Ran::Stale(entry)
+                        }
+                    });
+                }
+                Ok(Ran::Stale(entry))
+            }
+        }
+    }
+
+    /// The entry of a query: its text, its parameters, and the definitions of the views it reads through.
+    ///
+    /// # Errors
+    /// `Invalid` for a statement that is not one SELECT.
+    pub fn identify(&self, asked: &Asked) -> Result<EntryId, Refused> {
+        let named = pins::tables("statement", &asked.sql)?;
+        let reads = Reads::of(&self.world.project, named)?;
+        let view = |(name, text): (&domain::TableName, &String)| {
+            (Value::from(name.to_string()), Value::from(text.clone()))
+        };
+        let call = Call::new(FUNCTION.0, FUNCTION.1)
+            .with(Value::Query {
+                dialect: String::from("headwater"),
+                database: String::from("lake"),
+                sql: asked.sql.clone(),
+                parameters: asked.parameters.iter().map(value).collect(),
+            })
+            .with(Value::Map(reads.views.iter().map(view).collect()));
+        let wrong = |why: String| Refused::invalid("identify", "query", why);
+        let print = call
+            .fingerprint()
+            .map_err(|error| wrong(error.to_string()))?;
+        EntryId::new(print, asked.tenant.as_deref()).map_err(|error| wrong(error.to_string()))
+    }
+
+    fn claim_of(&self, asked: &Asked) -> Claim {
+        let title = || asked.sql.split_whitespace().collect::<Vec<_>>().join(" ");
+        let key = asked.key.clone().unwrap_or_else(title);
+        Claim {
+            ask: Ask {
+                mode: Some(asked.mode),
+                ttl: asked.ttl,
+                on_advance: asked.on_advance,
+            },
+            spec: Spec {
+                key: key.chars().take(100).collect(),
+                version: 0,
+                mode: asked.mode,
+                ttl_ms: asked
+                    .ttl
+                    .map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
+                query: Some(QuerySpec {
+                    sql: asked.sql.clone(),
+                    parameters: asked.parameters.iter().map(Parameter::to_json).collect(),
+                    on_advance: asked.on_advance,
+                }),
+                declared: Vec::new(),
+            },
+            holder: String::from("query"),
+            lease: Some(asked.time + MARGIN),
+            wait: asked.wait,
+        }
+    }
+
+    /// Builds in a task of its own, so that a caller who hangs up does not leave the others with a dead lease.
+    fn apart(
+        &self,
+        id: &EntryId,
+        token: String,
+        spec: Spec,
+        time: Duration,
+    ) -> tokio::task::JoinHandle<Result<Entry, Refused>> {
+        let (registry, id) = (self.clone(), id.clone());
+        tokio::spawn(async move {
+            let built = registry.compute(&id, &token, &spec, time).await;
+            if let Err(error) = &built {
+                tracing::warn!(entry = %id, %error, "a build failed");
+                // A lease that was lost meanwhile is not ours to give back.
+                let _ = registry.abort(&id, &token).await;
+            }
+            built
+        })
+    }
+
+    pub(super) async fn build(
+        &self,
+        id: &EntryId,
+        token: String,
+        spec: Spec,
+        time: Duration,
+    ) -> Result<Entry, Refused> {
+        joined(id, self.apart(id, token, spec, time).await)
+    }
+
+    async fn compute(
+        &self,
+        id: &EntryId,
+        token: &str,
+        spec: &Spec,
+        time: Duration,
+    ) -> Result<Entry, Refused> {
+        let Some(query) = &spec.query else {
+            return Err(Refused::invalid(
+                "rebuild",
+                id,
+                "its function runs elsewhere",
+            ));
+        };
+        let mut statement = Statement::new(query.sql.clone());
+        for text in &query.parameters {
+            let parameter = Parameter::from_json(text)
+                .map_err(|why| Error::new(Kind::Corrupt, "read parameters of", id).because(why))?;
+            statement.parameters.push(parameter);
+        }
+        statement.limits = Limits { time, rows: None };
+        let (catalog, watermarks) = read::pinned(&self.world, &statement.sql).await?;
+        let rows = self.world.query.run(&statement, &catalog).await?;
+        distinct(&rows.schema).map_err(|why| Refused::invalid("store rows of", "query", why))?;
+        let (rows, kept) = payload::keep(rows);
+        let stored = self.world.entries.write(&set(id, token), rows).await?;
+        let payload = kept.payload(&stored.schema);
+        let built = Built {
+            stored,
+            payload,
+            watermarks,
+        };
+        self.finish(id, token, built, Commit::default()).await
+    }
+}
+
+fn joined(
+    id: &EntryId,
+    ended: Result<Result<Entry, Refused>, tokio::task::JoinError>,
+) -> Result<Entry, Refused> {
+    ended.unwrap_or_else(|error| Err(unavailable("build entry", id, error).into()))
+}
+
+fn value(parameter: &Parameter) -> Value {
+    match parameter {
+        Parameter::Null => Value::Null,
+        Parameter::Boolean(value) => Value::Bool(*value),
+        Parameter::Integer(value) => Value::from(*value),
+        Parameter::Float(value) => Value::Float(*value),
+        Parameter::Text(value) => Value::from(value.clone()),
+    }
+}

@@ -1,0 +1,85 @@
+//! What is taken as an entry's data, and what is not.
+
+use std::collections::BTreeSet;
+
+use arrow::datatypes::Schema;
+use bytes::Bytes;
+use futures::TryStreamExt;
+use object_store::buffered::BufWriter;
+use parquet::{arrow::ArrowSchemaConverter, file::metadata::ParquetMetaData};
+use ports::{
+    Error, Kind, Result,
+    entries::{DataSet, Upload},
+};
+use tokio::io::AsyncWriteExt;
+
+/// Refuses columns that cannot be stored, or not be told apart.
+pub(super) fn schema(action: &'static str, set: &DataSet, schema: &Schema) -> Result<()> {
+    let invalid = |why: String| Err(Error::new(Kind::Invalid, action, set).because(why));
+    if schema.fields().is_empty() {
+        return invalid(String::from("it has no columns"));
+    }
+    let mut seen = BTreeSet::new();
+    for field in schema.fields() {
+        if !seen.insert(field.name()) {
+            return invalid(format!(
+                "it has two columns `{}`: give one of them another name",
+                field.name()
+            ));
+        }
+        let alone = Schema::new(vec![field.clone()]);
+        if let Err(error) = ArrowSchemaConverter::new().convert(&alone) {
+            return invalid(format!(
+                "column `{}` cannot be stored ({error}): cast it, to VARCHAR for example",
+                field.name()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Writes an upload as it arrives. It is complete only when it ended well.
+pub(super) async fn receive(
+    mut sink: BufWriter,
+    set: &DataSet,
+    mut upload: Upload,
+    limit: u64,
+) -> Result<()> {
+    let outcome = async {
+        let mut bytes = 0;
+        while let Some(piece) = upload.try_next().await? {
+            bytes += piece.len() as u64;
+            if bytes > limit {
+                let error = Error::new(Kind::TooLarge, "take upload", set);
+                return Err(error.because(format!("it is larger than {limit} bytes")));
+            }
+            put(&mut sink, piece).await?;
+        }
+        sink.shutdown()
+            .await
+            .map_err(|error| Error::new(Kind::Unavailable, "take upload", set).because(error))
+    }
+    .await;
+    if outcome.is_err() {
+        // Parts that were sent already go.
+        let _ = sink.abort().await;
+    }
+    outcome
+}
+
+async fn put(sink: &mut BufWriter, piece: Bytes) -> Result<()> {
+    Ok(sink.put(piece).await?)
+}
+
+/// Whether every part that the footer names lies in the file: a cheap look at files that are read only later.
+pub(super) fn whole(set: &DataSet, footer: &ParquetMetaData, bytes: u64) -> Result<()> {
+    let chunks = footer.row_groups().iter().flat_map(|group| group.columns());
+    for chunk in chunks {
+        let (start, length) = chunk.byte_range();
+        if start.checked_add(length).is_none_or(|end| end > bytes) {
+            return Err(Error::new(Kind::Corrupt, "read entry", set)
+                .because("its footer names parts beyond its end"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! Data of entries: `entries/<id>/<generation>/data.parquet`, written as it comes.
+//!
+//! A data set is one parquet object that is there once its upload is completed, so a build that dies leaves nothing that
+//! could be read. Which generation counts is the registry's to say; names of others are never touched.
+
+mod accept;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use domain::entry::EntryId;
+use futures::{StreamExt, TryStreamExt, stream::BoxStream};
+use object_store::{ObjectStoreExt, buffered::BufWriter, path::Path};
+use parquet::{
+    arrow::{AsyncArrowWriter, ParquetRecordBatchStreamBuilder},
+    basic::{Compression, ZstdLevel},
+    errors::ParquetError,
+    file::properties::WriterProperties,
+};
+use ports::{
+    Entries, Error, Kind, Objects, Result,
+    entries::{DataSet, Stored, Upload},
+    tables::{FilePart, Part, Rows, Scan},
+};
+
+use crate::tables::FileReader;
+
+/// Folder of all entries.
+const FOLDER: &str = "entries";
+/// The one file of a data set.
+const FILE: &str = "data.parquet";
+/// Most rows of a row group.
+const GROUP_ROWS: usize = 128 << 10;
+/// Most bytes of a row group: what one open file may hold in memory.
+const GROUP_BYTES: usize = 32 << 20;
+/// Rows of a batch that is read.
+const BATCH_ROWS: usize = 8 << 10;
+/// Bytes of a part that is sent, and how many are on their way at once.
+const PART_BYTES: usize = 8 << 20;
+const PARTS_MAX: usize = 4;
+
+/// Data of entries on an object store.
+#[derive(Clone, Debug)]
+pub struct EntryLake {
+    objects: Objects,
+}
+
+impl EntryLake {
+    /// Entries of a warehouse.
+    #[must_use]
+    pub fn new(objects: Objects) -> Self {
+        Self { objects }
+    }
+
+    fn sink(&self, path: &Path) -> BufWriter {
+        BufWriter::with_capacity(self.objects.clone(), path.clone(), PART_BYTES)
+            .with_max_concurrency(PARTS_MAX)
+    }
+}
+
+fn path(set: &DataSet) -> Path {
+    folder(set).join(FILE)
+}
+
+fn folder(set: &DataSet) -> Path {
+    Path::from(FOLDER)
+        .join(set.id.to_string())
+        .join(set.generation.as_str())
+}
+
+/// The data set that an object belongs to; none when its name is not of ours.
+fn set_of(path: &Path) -> Option<DataSet> {
+    let mut parts = path.as_ref().split('/');
+    let (folder, id, generation, file) =
+        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    (folder == FOLDER && !file.is_empty() && parts.next().is_none()).then_some(())?;
+    Some(DataSet {
+        id: id.parse::<EntryId>().ok()?,
+        generation: generation.to_owned(),
+    })
+}
+
+fn failed(action: &'static str, set: &DataSet, error: ParquetError) -> Error {
+    let kind = match &error {
+        ParquetError::External(inner) => match inner.downcast_ref::<object_store::Error>() {
+            Some(object_store::Error::NotFound { .. }) => Kind::NotFound,
+            _ => Kind::Unavailable,
+        },
+        _ => Kind::Corrupt,
+    };
+    Error::new(kind, action, set).because(error)
+}
+
+/// What could not be written: what parquet has no form for is the caller's to change.
+fn unwritten(set: &DataSet, error: ParquetError) -> Error {
+    let kind = match &error {
+        ParquetError::External(_) => Kind::Unavailable,
+        _ => Kind::Invalid,
+    };
+    Error::new(kind, "write entry", set).because(error)
+}
+
+fn properties() -> WriterProperties {
+    WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default()))
+        .set_max_row_group_row_count(Some(GROUP_ROWS))
+        .set_max_row_group_bytes(Some(GROUP_BYTES))
+        .build()
+}
+
+/// Writes all rows to a file that is complete only when this returns.
+async fn write(
+    sink: BufWriter,
+    set: &DataSet,
+    schema: &SchemaRef,
+    rows: &mut BoxStream<'static, Result<arrow::array::RecordBatch>>,
+) -> Result<Stored> {
+    let mut writer = AsyncArrowWriter::try_new(sink, schema.clone(), Some(properties()))
+        .map_err(|error| unwritten(set, error))?;
+    let outcome = async {
+        while let Some(batch) = rows.try_next().await? {
+            writer
+                .write(&batch)
+                .await
+                .map_err(|error| unwritten(set, error))?;
+        }
+        writer.finish().await.map_err(|error| unwritten(set, error))
+    }
+    .await;
+    match outcome {
+        Ok(footer) => Ok(Stored {
+            schema: schema.clone(),
+            rows: u64::try_from(footer.file_metadata().num_rows()).unwrap_or(0),
+            bytes: writer.bytes_written() as u64,
+        }),
+        Err(error) => {
+            // Parts that were sent already go; what cannot be undone is what an unfinished upload is to any store.
+            let _ = writer.into_inner().abort().await;
+            Err(error)
+        }
+    }
+}
+
+#[async_trait]
+impl Entries for EntryLake {
+    async fn write(&self, set: &DataSet, rows: Rows) -> Result<Stored> {
+        accept::schema("write entry", set, &rows.schema)?;
+        let mut stream = rows.stream;
+        write(self.sink(&path(set)), set, &rows.schema, &mut stream).await
+    }
+
+    async fn receive(&self, set: &DataSet, upload: Upload, limit: u64) -> Result<Stored> {
+        let path = path(set);
+        accept::receive(self.sink(&path), set, upload, limit).await?;
+        let looked = match self.find(set).await {
+            Ok(Some(stored)) => accept::schema("take upload", set, &stored.schema).map(|()| stored),
+            Ok(None) => Err(Error::new(Kind::Unavailable, "take upload", set)
+                .because("it is not there after it was written; send it again")),
+            Err(error) if error.kind == Kind::Corrupt => {
+                Err(Error::new(Kind::Invalid, "take upload", set)
+                    .because(format!("it is no complete parquet file: {}", error.chain())))
+            }
+            Err(error) => Err(error),
+        };
+        if looked.is_err() {
+            // Nothing names it; what cannot be removed now is found by the next reconcile.
+            let _ = self.objects.delete(&path).await;
+        }
+        looked
+    }
+
+    async fn find(&self, set: &DataSet) -> Result<Option<Stored>> {
+        let path = path(set);
+        let bytes = match self.objects.head(&path).await {
+            Ok(meta) => meta.size,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let reader = FileReader::new(&self.objects, path, bytes);
+        let builder = ParquetRecordBatchStreamBuilder::new(reader)
+            .await
+            .map_err(|error| failed("read entry", set, error))?;
+        accept::whole(set, builder.metadata(), bytes)?;
+        Ok(Some(Stored {
+            schema: builder.schema().clone(),
+            rows: u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0),
+            bytes,
+        }))
+    }
+
+    async fn scan(&self, set: &DataSet, stored: &Stored) -> Result<Scan> {
+        let part = FilePart {
+            path: path(set).to_string(),
+            size: stored.bytes,
+            rows: stored.rows,
+            first_sequence: None,
+            deleted: None,
+            bounds: std::collections::BTreeMap::new(),
+        };
+        Ok(Scan {
+            schema: stored.schema.clone(),
+            parts: vec![Part::File(Arc::new(part))],
+        })
+    }
+
+    async fn read(&self, set: &DataSet, bytes: u64) -> Result<Rows> {
+        const ACTION: &str = "read entry";
+        let reader = FileReader::new(&self.objects, path(set), bytes);
+        let builder = ParquetRecordBatchStreamBuilder::new(reader)
+            .await
+            .map_err(|error| failed(ACTION, set, error))?;
+        let schema = builder.schema().clone();
+        let stream = builder
+            .with_batch_size(BATCH_ROWS)
+            .build()
+            .map_err(|error| failed(ACTION, set, error))?;
+        let set = set.clone();
+        let stream = stream.map_err(move |error| failed(ACTION, &set, error));
+        Ok(Rows {
+            schema,
+            stream: stream.boxed(),
+        })
+    }
+
+    async fn delete(&self, set: &DataSet) -> Result<()> {
+        let objects = self.objects.list(Some(&folder(set)));
+        let paths = objects.map_ok(|meta| meta.location).boxed();
+        let mut gone = self.objects.delete_stream(paths);
+        while let Some(one) = gone.next().await {
+            match one {
+                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn list(&self) -> Result<Vec<DataSet>> {
+        let folder = Path::from(FOLDER);
+        let mut sets: Vec<DataSet> = self
+            .objects
+            .list(Some(&folder))
+            .try_filter_map(|meta| async move { Ok(set_of(&meta.location)) })
+            .try_collect()
+            .await?;
+        sets.sort_unstable();
+        sets.dedup();
+        Ok(sets)
+    }
+}

@@ -1,0 +1,166 @@
+//! Data sets: there whole or not at all.
+
+use arrow::{
+    array::{Int64Array, RecordBatch, StringArray},
+    datatypes::{DataType, Field, Schema},
+};
+use bytes::Bytes;
+use domain::fingerprint::Call;
+use futures::stream;
+use object_store::memory::InMemory;
+
+use super::*;
+
+fn set(generation: &str) -> DataSet {
+    let print = Call::new("f", 0).fingerprint().expect("encodes");
+    DataSet {
+        id: EntryId::new(print, None).expect("an id"),
+        generation: generation.to_owned(),
+    }
+}
+
+fn batch(rows: i64) -> RecordBatch {
+    let schema = Schema::new(vec![
+        Field::new("n", DataType::Int64, true),
+        Field::new("s", DataType::Utf8, true),
+    ]);
+    let numbers = Int64Array::from_iter_values(0..rows);
+    let texts = StringArray::from_iter_values((0..rows).map(|n| format!("row {n}")));
+    RecordBatch::try_new(Arc::new(schema), vec![Arc::new(numbers), Arc::new(texts)])
+        .expect("a batch")
+}
+
+fn rows(batches: Vec<Result<RecordBatch>>) -> Rows {
+    Rows {
+        schema: batch(0).schema(),
+        stream: stream::iter(batches).boxed(),
+    }
+}
+
+fn pieces(bytes: &[u8], size: usize) -> Upload {
+    let pieces: Vec<Result<Bytes>> = bytes
+        .chunks(size.max(1))
+        .map(|piece| Ok(Bytes::copy_from_slice(piece)))
+        .collect();
+    stream::iter(pieces).boxed()
+}
+
+async fn bytes(lake: &EntryLake, set: &DataSet) -> Bytes {
+    let got = lake.objects.get(&path(set)).await.expect("there");
+    got.bytes().await.expect("read")
+}
+
+#[tokio::test]
+async fn rows_come_back_in_their_order_and_none_are_a_result_too() {
+    let lake = EntryLake::new(Arc::new(InMemory::new()));
+    for (name, count) in [("g1", 300_000), ("g2", 0)] {
+        let set = set(name);
+        assert!(lake.find(&set).await.expect("looked").is_none());
+        let whole = batch(count);
+        let stored = lake
+            .write(&set, rows(vec![Ok(whole.clone())]))
+            .await
+            .expect("written");
+        assert_eq!(stored.rows, u64::try_from(count).expect("small"));
+        assert_eq!(lake.find(&set).await.expect("looked"), Some(stored.clone()));
+        let read = lake.read(&set, stored.bytes).await.expect("opened");
+        let batches: Vec<RecordBatch> = read.stream.try_collect().await.expect("read");
+        let read = arrow::compute::concat_batches(&whole.schema(), &batches).expect("one schema");
+        assert_eq!(read, whole);
+    }
+    assert_eq!(lake.list().await.expect("listed"), [set("g1"), set("g2")]);
+    lake.delete(&set("g1")).await.expect("deleted");
+    lake.delete(&set("g1")).await.expect("nothing to do");
+    assert_eq!(lake.list().await.expect("listed"), [set("g2")]);
+    let gone = lake.read(&set("g1"), 1_000).await.expect_err("gone");
+    assert_eq!(gone.kind, Kind::NotFound);
+}
+
+#[tokio::test]
+async fn a_build_that_fails_leaves_nothing() {
+    let lake = EntryLake::new(Arc::new(InMemory::new()));
+    let error = Error::new(Kind::Invalid, "run", "statement");
+    let error = lake
+        .write(&set("g"), rows(vec![Ok(batch(10)), Err(error)]))
+        .await;
+    assert_eq!(error.expect_err("it failed").kind, Kind::Invalid);
+    assert!(lake.list().await.expect("listed").is_empty());
+}
+
+#[tokio::test]
+async fn uploads_are_taken_whole_or_not_at_all() {
+    let lake = EntryLake::new(Arc::new(InMemory::new()));
+    lake.write(&set("made"), rows(vec![Ok(batch(1_000))]))
+        .await
+        .expect("written");
+    let file = bytes(&lake, &set("made")).await;
+    let stored = lake
+        .receive(&set("sent"), pieces(&file, 700), 1 << 20)
+        .await
+        .expect("taken");
+    assert_eq!((stored.rows, stored.bytes), (1_000, file.len() as u64));
+    let broken = Error::new(Kind::Invalid, "read body", "upload");
+    let cut = stream::iter(vec![Ok(file.slice(..100)), Err(broken)]).boxed();
+    for (name, upload, limit, kind) in [
+        ("cut short by the sender", cut, 1 << 20, Kind::Invalid),
+        (
+            "without its end",
+            pieces(&file[..file.len() - 9], 700),
+            1 << 20,
+            Kind::Invalid,
+        ),
+        (
+            "no parquet",
+            pieces(b"id,n\n1,2\n", 700),
+            1 << 20,
+            Kind::Invalid,
+        ),
+        ("empty", pieces(b"", 700), 1 << 20, Kind::Invalid),
+        ("too large", pieces(&file, 700), 1_000, Kind::TooLarge),
+    ] {
+        let error = lake
+            .receive(&set("bad"), upload, limit)
+            .await
+            .expect_err(name);
+        assert_eq!(error.kind, kind, "{name}: {}", error.chain());
+        assert!(
+            lake.find(&set("bad")).await.expect("looked").is_none(),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn columns_are_told_apart_and_can_be_stored() {
+    let lake = EntryLake::new(Arc::new(InMemory::new()));
+    let field = |name: &str, kind| Field::new(name, kind, true);
+    let any = arrow::datatypes::UnionFields::from_fields([field("n", DataType::Int64)]);
+    let any = DataType::Union(any, arrow::datatypes::UnionMode::Dense);
+    for fields in [
+        vec![field("a", DataType::Int64), field("a", DataType::Utf8)],
+        vec![],
+        vec![field("i", any)],
+    ] {
+        let schema = Arc::new(Schema::new(fields));
+        let empty = Rows {
+            schema,
+            stream: stream::empty().boxed(),
+        };
+        let error = lake.write(&set("g"), empty).await.expect_err("refused");
+        assert_eq!(error.kind, Kind::Invalid, "{}", error.chain());
+    }
+    assert!(lake.list().await.expect("listed").is_empty());
+}
+
+#[test]
+fn names_of_others_are_left_alone() {
+    let print = "ab".repeat(32);
+    assert!(set_of(&Path::from(format!("entries/{print}/g/data.parquet"))).is_some());
+    for other in [
+        format!("entries/{print}/data.parquet"),
+        String::from("entries/x/g/data.parquet"),
+        format!("tables/{print}/g/d"),
+    ] {
+        assert_eq!(set_of(&Path::from(other.clone())), None, "{other}");
+    }
+}

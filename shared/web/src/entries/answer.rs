@@ -1,0 +1,166 @@
+//! Entries as answers: JSON with what is known of them, or their rows as Arrow or CSV; headers that caches understand.
+
+use axum::{
+    Json,
+    body::Body,
+    http::{
+        HeaderMap, HeaderName, HeaderValue, StatusCode,
+        header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RETRY_AFTER, VARY},
+    },
+    response::{IntoResponse, Response},
+};
+use domain::{Timestamp, entry::EntryId};
+use engine::entries::{Entry, Refused};
+use futures::TryStreamExt;
+use serde_json::{Value, json};
+
+use crate::{
+    Shared,
+    problem::Answer,
+    query,
+    rows::{self, Format},
+};
+
+/// Says how the entry was served: `hit`, `stale`, `built`, `building`, `lease`.
+const SERVED: HeaderName = HeaderName::from_static("headwater-entry");
+/// The entry's name, where the path does not have it.
+const ID: HeaderName = HeaderName::from_static("headwater-entry-id");
+/// Longest that a cache may keep what never expires: it may be evicted.
+const AGE_MAX: u64 = 3_600;
+
+/// An entry, its rows included when they ride inline or the caller wants them as Arrow or CSV. `also` is put beside it.
+///
+/// # Errors
+/// `Missing` when its data has vanished.
+pub(super) async fn entry(
+    shared: &Shared,
+    entry: &Entry,
+    served: &'static str,
+    headers: &HeaderMap,
+    also: Option<(&str, Value)>,
+) -> Answer<Response> {
+    let tag = tag(entry);
+    let known = headers.get_all(IF_NONE_MATCH).iter().any(|value| {
+        value.to_str().is_ok_and(|tags| {
+            tags.split(',').any(|one| {
+                let one = one.trim();
+                one == "*" || one.trim_start_matches("W/") == tag
+            })
+        })
+    });
+    let mut response = if known && also.is_none() {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        body(shared, entry, headers, also).await?
+    };
+    cached(shared, entry, served, &tag, response.headers_mut());
+    Ok(response)
+}
+
+async fn body(
+    shared: &Shared,
+    entry: &Entry,
+    headers: &HeaderMap,
+    also: Option<(&str, Value)>,
+) -> Answer<Response> {
+    let registry = shared.entries();
+    let format = query::format(headers);
+    let wants_rows = format != Format::Json && also.is_none();
+    if !wants_rows && entry.payload.is_none() {
+        let mut shown = json!({ "entry": registry.shown(entry), "rows": null });
+        put(&mut shown, also);
+        return Ok(Json(shown).into_response());
+    }
+    let Some(rows) = registry.rows(entry).await? else {
+        return Err(Refused::Missing(entry.id.clone()).into());
+    };
+    let encoded = rows::encode(rows, if wants_rows { format } else { Format::Json });
+    if wants_rows {
+        return Ok((
+            [(CONTENT_TYPE, format.content_type())],
+            Body::from_stream(encoded),
+        )
+            .into_response());
+    }
+    // What rides inline is small: its rows, and what is known of the entry in one object.
+    let text = encoded
+        .try_fold(Vec::<u8>::new(), |mut all, piece| async move {
+            all.extend_from_slice(&piece);
+            Ok::<_, ports::Error>(all)
+        })
+        .await?;
+    let mut head = json!({ "entry": registry.shown(entry) });
+    put(&mut head, also);
+    let mut text_of_head = head.to_string();
+    text_of_head.truncate(text_of_head.len() - 1);
+    let rest = String::from_utf8_lossy(&text);
+    // Both are objects: `{"entry": ..` and `{"columns": .., "rows": ..}` become one, and no number is read on the way.
+    let body = format!("{text_of_head},{}", rest.trim_start_matches('{'));
+    Ok(([(CONTENT_TYPE, Format::Json.content_type())], body).into_response())
+}
+
+fn put(object: &mut Value, also: Option<(&str, Value)>) {
+    if let (Some(object), Some((name, value))) = (object.as_object_mut(), also) {
+        object.insert(name.to_owned(), value);
+    }
+}
+
+fn tag(entry: &Entry) -> String {
+    format!("\"{}\"", entry.content.generation)
+}
+
+fn cached(
+    shared: &Shared,
+    entry: &Entry,
+    served: &'static str,
+    tag: &str,
+    headers: &mut HeaderMap,
+) {
+    let registry = shared.entries();
+    let (left, stale) = entry.remaining(registry.settings(), registry.now());
+    let on_advance = entry
+        .row
+        .spec
+        .query
+        .as_ref()
+        .is_some_and(|query| query.on_advance);
+    let age = match (on_advance, left) {
+        // It may be stale at any moment.
+        (true, _) => 0,
+        (false, Some(left)) => left.as_secs(),
+        (false, None) => AGE_MAX,
+    };
+    let control = match stale.as_secs() {
+        0 => format!("private, max-age={age}, must-revalidate"),
+        stale => format!("private, max-age={age}, stale-while-revalidate={stale}"),
+    };
+    headers.insert(SERVED, HeaderValue::from_static(served));
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    for (name, text) in [
+        (CACHE_CONTROL, control),
+        (ETAG, tag.to_owned()),
+        (ID, entry.id.to_string()),
+    ] {
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// Somebody builds it: come again.
+pub(super) fn building(shared: &Shared, id: &EntryId, until: Option<Timestamp>) -> Response {
+    let now = shared.entries().now();
+    let left = until.map_or(1, |until| until.since(now).as_secs() + 1);
+    let body = json!({
+        "id": id.to_string(),
+        "status": "building",
+        "until": until.map(|until| until.to_string()),
+    });
+    let mut response = (StatusCode::ACCEPTED, Json(body)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(SERVED, HeaderValue::from_static("building"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Builds are mostly shorter than they may be.
+    headers.insert(RETRY_AFTER, HeaderValue::from(left.clamp(1, 2)));
+    response
+}
