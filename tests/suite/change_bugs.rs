@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             "bugs::n07_an_older_insert_does_not_come_back_after_a_delete",
             late,
         ),
+        test_async("bugs::n09_a_value_that_did_not_change_stays", unchanged),
         test_async("bugs::n11_a_null_after_a_delete_is_no_event", tombstone),
         test_async("bugs::n13_a_key_that_changes_is_two_changes", moved_key),
         test_async("bugs::n15_a_date_in_the_future_stops_nothing", future),
@@ -131,6 +132,80 @@ async fn late() -> Result<()> {
     expect(&site, "SELECT id FROM silver.orders", json!([])).await?;
     let buried = "SELECT id, lsn FROM silver.orders__tombstones";
     expect(&site, buried, json!([[1, 9]])).await
+}
+
+/// Rows with a text, and a number that may be without a value.
+fn notes() -> ModelText {
+    live(
+        "silver.notes",
+        json!({ "incremental_strategy": "merge", "unique_key": "id", "cdc_op": "op", "cdc_seq": "lsn",
+            "cdc_deletes": "hard", "incremental_filter": "WHERE _seq > {watermark}" }),
+        "SELECT (payload->>'id')::BIGINT AS id, payload->>'body' AS text, payload->>'status' AS status, \
+         NULLIF(payload->>'n', '__debezium_unavailable_value')::BIGINT AS n, op, lsn, unavailable, _seq \
+         FROM landing.orders",
+    )
+}
+
+fn update(lsn: u64, after: Value) -> Value {
+    json!({ "op": "u", "before": null, "after": after, "source": { "lsn": lsn } })
+}
+
+const NOTES: &str = "SELECT id, text, status, n, unavailable FROM silver.notes ORDER BY id";
+
+async fn unchanged() -> Result<()> {
+    const ABSENT: &str = "__debezium_unavailable_value";
+    let row = json!({ "id": 1, "body": "long text", "status": "new", "n": 7 });
+    let events = [
+        json!({ "op": "c", "before": null, "after": row, "source": { "lsn": 1 } }),
+        update(
+            2,
+            json!({ "id": 1, "body": ABSENT, "status": "paid", "n": ABSENT }),
+        ),
+        update(
+            3,
+            json!({ "id": 1, "body": ABSENT, "status": "sent", "n": 8 }),
+        ),
+        // Nobody has told what the text of this one is.
+        update(
+            4,
+            json!({ "id": 2, "body": ABSENT, "status": "new", "n": ABSENT }),
+        ),
+        update(
+            2,
+            json!({ "id": 1, "body": ABSENT, "status": "paid", "n": ABSENT }),
+        ),
+    ];
+    for together in [1, 2, 5] {
+        let site = Site::in_memory(&[notes()], "")?;
+        for some in events.chunks(together) {
+            change(&site, json!(some)).await?;
+            site.cycle().await?;
+        }
+        let expected = json!([
+            [1, "long text", "sent", 8, null],
+            [2, null, "new", null, "[\"text\",\"n\"]"]
+        ]);
+        expect(&site, NOTES, expected).await?;
+        let status = site
+            .send("GET", "/api/live/status", &[], "")
+            .await?
+            .json()?;
+        let told = &status["models"][0]["unavailable_values"];
+        ensure!(*told == 2, "{told}");
+    }
+    // What stands for such a value is a setting.
+    let mut lab = Lab::new(Adapter::Memory, &[notes()], domain::LiveSettings::default())?;
+    lab.world.live = std::sync::Arc::new(domain::LiveSettings {
+        unavailable_value: domain::cdc::Placeholder::new("(same)"),
+        ..domain::LiveSettings::clone(&lab.world.live)
+    });
+    let site = Site::new(lab, "")?;
+    change(&site, json!([events[0]])).await?;
+    let same = json!({ "id": 1, "body": "(same)", "status": ABSENT, "n": 9 });
+    change(&site, update(2, same)).await?;
+    site.cycle().await?;
+    let expected = json!([[1, "long text", ABSENT, 9, null]]);
+    expect(&site, NOTES, expected).await
 }
 
 async fn tombstone() -> Result<()> {

@@ -3,6 +3,7 @@
 //! Tests are registered by hand instead of by attribute because the cases are files found when the suite starts.
 
 mod access;
+mod alerting;
 mod aws_faults;
 mod bad_input;
 mod bugs;
@@ -20,6 +21,7 @@ mod gateway;
 mod github;
 mod maintenance;
 mod plain;
+mod quarantine;
 mod readers;
 mod rebuilds;
 mod requests;
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
     trials.extend(tidy::trials());
     trials.extend(bugs::trials());
     trials.extend(access::trials());
+    trials.extend(alerting::trials());
     trials.extend(bad_input::trials());
     trials.extend(change_bugs::trials());
     trials.extend(checks::trials());
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
     trials.extend(github::trials());
     trials.extend(flights::trials());
     trials.extend(maintenance::trials());
+    trials.extend(quarantine::trials());
     trials.extend(readers::trials());
     trials.extend(rebuilds::trials());
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -81,6 +81,15 @@ pub enum Command {
         after_help = "Example:\n  headwater maintain\n\n`serve`, `live` and `run` do the same by themselves, a little at a time."
     )]
     Maintain,
+    /// Rows that broke a model with `on_bad_row=quarantine`: list them, put them through it again, drop them
+    #[command(
+        after_help = "Examples:\n  headwater quarantine list\n  headwater quarantine show silver.orders 5\n  headwater quarantine replay silver.orders --id 5 --id 7\n  headwater quarantine drop silver.orders"
+    )]
+    Quarantine {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: Quarantine,
+    },
     /// Check settings and models without running anything
     #[command(after_help = "Example:\n  headwater validate --project shop")]
     Validate,
@@ -149,6 +158,39 @@ pub enum Control {
     Advance {
         /// The landing table
         source: String,
+    },
+}
+
+/// What is done with rows in quarantine. A row is named by its sequence in the model's input.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Quarantine {
+    /// Show which rows are in quarantine, why, and the tables of all that was ever quarantined
+    List {
+        /// Only this model's
+        model: Option<String>,
+    },
+    /// Show one row
+    Show {
+        /// The model
+        model: String,
+        /// The row
+        id: u64,
+    },
+    /// Put rows through the model again; those that pass leave the quarantine with the same commit
+    Replay {
+        /// The model
+        model: String,
+        /// Only this row; may be repeated
+        #[arg(long = "id", value_name = "ID")]
+        ids: Vec<u64>,
+    },
+    /// Leave rows out for good
+    Drop {
+        /// The model
+        model: String,
+        /// Only this row; may be repeated
+        #[arg(long = "id", value_name = "ID")]
+        ids: Vec<u64>,
     },
 }
 

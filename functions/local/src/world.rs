@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use domain::Project;
 use embedded::{
-    FileObjects, LogAlerts, MemoryObjects, SqliteState, SystemChance, SystemClock, WakingQueue,
+    ChannelAlerts, FileObjects, MemoryObjects, SqliteState, SystemChance, SystemClock, WakingQueue,
 };
 use engine::World;
 use lake::{Lake, landing::LandingLake};
@@ -56,9 +56,9 @@ pub fn open(settings: &Settings, project: Project) -> Result<World> {
         query: query::engine(tables.clone(), objects, limits)?,
         tables,
         queue: Arc::new(WakingQueue::default()),
-        clock,
+        clock: clock.clone(),
         chance,
-        alerts: Arc::new(LogAlerts),
+        alerts: Arc::new(alerts(settings, clock.clone())),
         project: Arc::new(project),
         live: Arc::new(settings.live.clone()),
     })
@@ -81,6 +81,17 @@ pub fn open_sound(settings: &Settings) -> Result<World, Failure> {
 pub fn open_any(settings: &Settings) -> Result<World, Failure> {
     let (project, _) = project::load(&settings.project)?;
     Ok(open(settings, project)?)
+}
+
+/// The channels that `settings` name.
+fn alerts(settings: &Settings, clock: Arc<SystemClock>) -> ChannelAlerts {
+    embedded::channels(
+        settings.alerts.log,
+        &settings.name,
+        settings.alerts.webhook.as_ref().map(|url| url.0.clone()),
+        settings.alerts.slack.as_ref().map(|url| url.0.clone()),
+        clock,
+    )
 }
 
 fn objects(warehouse: &Warehouse) -> Result<(Objects, String)> {

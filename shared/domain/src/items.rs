@@ -32,6 +32,8 @@ pub const TABLES: &str = "tables";
 pub const HEAD: &str = "head";
 /// Sort key of a [`ModelState`].
 pub const STATE: &str = "state";
+/// Sort key of a model's [`Quarantine`].
+pub const QUARANTINE: &str = "quarantine";
 /// Sort key of a [`Control`].
 pub const CONTROL: &str = "control";
 
@@ -185,6 +187,12 @@ pub struct ModelState {
     pub last_lag_ms: Option<u64>,
     /// How long the last success took, in milliseconds.
     pub last_duration_ms: Option<u64>,
+    /// Values of change events that had not changed and were not there to be kept, since the model was first built.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unavailable: u64,
+    /// Rows of the inputs that are in quarantine.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub quarantined: u64,
     /// When assertions last ran.
     pub asserted_at: Option<Timestamp>,
     /// Warn-severity assertions that failed in the last success.
@@ -196,6 +204,29 @@ pub struct ModelState {
     /// Materialization, strategy and key of the last build; none before it was remembered.
     #[serde(default)]
     pub shape: Option<String>,
+}
+
+/// `model#<m>` / `quarantine`: rows of the inputs that stay out of the model, since they broke it (`on_bad_row=quarantine`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantine {
+    /// The rows, in order of their sequence.
+    pub rows: Vec<BadRow>,
+    /// Sequences of rows that nobody wants any more: they stay out, and are listed no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<u64>,
+}
+
+/// A row of an input that broke a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BadRow {
+    /// The input.
+    pub input: TableName,
+    /// The row's sequence in it.
+    pub sequence: u64,
+    /// When it broke the model.
+    pub at: Timestamp,
+    /// How.
+    pub reason: String,
 }
 
 /// `model#<m>` / `control`: what a person asked of the model.

@@ -1,6 +1,6 @@
 //! Settings of the live runner, with the defaults of the seed.
 
-use crate::Duration;
+use crate::{Duration, cdc::Placeholder};
 
 /// The `live:` block.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,8 @@ pub struct LiveSettings {
     pub profile_interval: Duration,
     /// Lag above which a model is stale.
     pub max_lag: Duration,
+    /// What stands for a value that the sender of a change did not have, since it did not change.
+    pub unavailable_value: Placeholder,
     /// What is done at quiet moments.
     pub maintenance: Maintenance,
 }
@@ -86,6 +88,7 @@ impl Default for LiveSettings {
             assertion_interval: Duration::ZERO,
             profile_interval: Duration::from_secs(300),
             max_lag: Duration::from_secs(300),
+            unavailable_value: Placeholder::default(),
             maintenance: Maintenance::default(),
         }
     }

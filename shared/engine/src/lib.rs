@@ -17,6 +17,7 @@ mod known;
 mod load;
 pub mod maintain;
 mod pins;
+pub mod quarantine;
 pub mod read;
 pub mod refresh;
 pub mod runner;

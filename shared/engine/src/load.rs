@@ -121,6 +121,11 @@ pub(crate) fn state(model: &TableName) -> Key {
     Key::new(items::model(model), items::STATE)
 }
 
+/// Key of what a model holds in quarantine.
+pub(crate) fn quarantine(model: &TableName) -> Key {
+    Key::new(items::model(model), items::QUARANTINE)
+}
+
 /// Key of a model's control.
 pub(crate) fn control(model: &TableName) -> Key {
     Key::new(items::model(model), items::CONTROL)

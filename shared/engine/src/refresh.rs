@@ -1,13 +1,14 @@
 //! One refresh: pin, query, stage, check, commit.
 
 mod alert;
+pub(crate) mod bad_rows;
 mod checks;
-mod commit;
+pub(crate) mod commit;
 pub(crate) mod events;
 mod feeds;
 pub(crate) mod job;
 pub(crate) mod lag;
-mod make;
+pub(crate) mod make;
 
 use std::collections::BTreeMap;
 
@@ -40,7 +41,7 @@ pub enum Refreshed {
         duration_ms: u64,
         /// Warn-severity assertions that failed.
         warnings: Vec<String>,
-        /// Change events without a sequence, kept in `quarantine.<model>` instead.
+        /// Change events without a sequence, and rows that broke the model, kept in `quarantine.<model>` instead.
         quarantined: u64,
     },
     /// Nothing to do.
@@ -150,7 +151,7 @@ async fn attempt(world: &World, job: &Job<'_>) -> Result<Refreshed> {
             Some(table) => return Ok(awaits(table)),
             None => (error.chain(), false),
         },
-        Err(Stopped::Assertion(message)) => (message, true),
+        Err(Stopped::Assertion(message) | Stopped::BadRows { message, .. }) => (message, true),
     };
     if !commit::fail(world, job, loaded, &message).await? {
         return Ok(Refreshed::Conflict);

@@ -98,6 +98,10 @@ pub struct ModelStatus {
     pub retry_in_seconds: Option<f64>,
     /// Whether its definition is another one than its rows were built from: new rows follow the new one.
     pub edited: bool,
+    /// Rows of its inputs that are in quarantine.
+    pub quarantined: u64,
+    /// Values of change events that had not changed and were not there to be kept: NULL since.
+    pub unavailable_values: u64,
     /// Warn-severity assertions that failed in the last refresh.
     pub warnings: Vec<String>,
 }
@@ -191,6 +195,8 @@ async fn one(
         last_error: state.last_error,
         edited,
         retry_in_seconds: state.retry_at.map(|at| at.since(now).as_secs_f64()),
+        quarantined: state.quarantined,
+        unavailable_values: state.unavailable,
         warnings: state.warnings,
     })
 }

@@ -86,8 +86,12 @@ pub async fn carry_out(deployed: &Deployed, messages: &[Message], context: &Cont
         Box::pin(async move { one(&deployed, &message, &context).await })
     })
     .await;
+    deployed.world.alerts.flush(ALERTED).await;
     Ok(serde_json::to_value(outcomes)?)
 }
+
+/// Longest an invocation waits for its alerts to be delivered: what runs after its answer runs when the next one comes.
+const ALERTED: Duration = Duration::from_secs(5);
 
 /// Puts what a refresh did into the metrics of its model.
 fn measure(order: &Order, how: &Refreshed) {

@@ -9,7 +9,7 @@ use aws::{
     state::{DynamoState, Tables},
 };
 use domain::{Project, Severity};
-use embedded::{LogAlerts, SystemChance, SystemClock};
+use embedded::{SystemChance, SystemClock};
 use engine::World;
 use lake::{Lake, landing::LandingLake};
 use lambda_runtime::Error;
@@ -127,6 +127,10 @@ pub async fn cold_start(query: MakeQuery) -> Result<Deployed, Error> {
     let advances = Arc::new(SqsQueue::new(client, url, time, luck));
     let (client, url, time, luck) = queue(refreshes);
     let refreshes = Arc::new(SqsRefreshes::new(client, url, time, luck));
+    let channel = |url: &Option<settings::Secret>| url.as_ref().map(|url| url.0.clone());
+    let (log, name) = (settings.alerts.log, &settings.name);
+    let (webhook, slack) = (channel(&settings.alerts.webhook), channel(&settings.alerts.slack));
+    let alerts = embedded::channels(log, name, webhook, slack, clock.clone());
     let world = World {
         query: query(tables.clone(), objects.clone(), &settings)?,
         state,
@@ -135,7 +139,7 @@ pub async fn cold_start(query: MakeQuery) -> Result<Deployed, Error> {
         queue: advances.clone(),
         clock,
         chance,
-        alerts: Arc::new(LogAlerts),
+        alerts: Arc::new(alerts),
         project: Arc::new(project),
         live: Arc::new(settings.live.clone()),
     };

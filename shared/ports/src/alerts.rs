@@ -1,7 +1,7 @@
 //! Alerts: told to people, off the write path.
 
 use async_trait::async_trait;
-use domain::{TableName, Timestamp};
+use domain::{Duration, TableName, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
@@ -34,4 +34,9 @@ pub struct Alert {
 pub trait Alerts: Send + Sync + std::fmt::Debug {
     /// Hands an alert over. A failure to deliver never fails a refresh.
     async fn send(&self, alert: Alert) -> Result<()>;
+
+    /// Waits until what was handed over is delivered or given up, and no longer than so: for a process that is about to end.
+    async fn flush(&self, within: Duration) {
+        let _ = within;
+    }
 }

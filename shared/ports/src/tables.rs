@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
-use domain::{OnSchemaChange, TableName, items::Snapshot};
+use domain::{OnSchemaChange, TableName, cdc::Placeholder, items::Snapshot};
 use futures::stream::BoxStream;
 
 use crate::{
@@ -137,6 +137,10 @@ pub enum Apply {
 /// the first. It is dropped unless its sequence is greater than that of the key's row and of its tombstone. An event
 /// without a sequence (NULL, or blank text) is never applied: it comes back in [`Staged::refused`].
 ///
+/// A value that an event does not have, since it did not change, stays that of the row whose place the event takes, which
+/// may be one of the batch: the column holds [`Events::unavailable`], or a column `unavailable` of JSON arrays names it. When
+/// no row has it, it is NULL and counted; `unavailable` of a stored row names such columns.
+///
 /// Sequences are whole numbers, decimals, timestamps, or text that holds numbers (of any length) or RFC 3339 timestamps;
 /// any other, or both kinds of text in one column, are `Invalid`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +152,8 @@ pub struct Events {
     pub op: String,
     /// Column of the sequence.
     pub sequence: String,
+    /// What stands for a value that the event does not have.
+    pub unavailable: Placeholder,
     /// What a delete does.
     pub deletes: Deletes,
     /// All rows and tombstones go first.
@@ -213,6 +219,8 @@ pub struct Staged {
     pub tombstones: Option<Tombstones>,
     /// Change events without a sequence, as they were delivered (**Q-1**).
     pub refused: Vec<RecordBatch>,
+    /// Values of change events that did not change and were not there to be kept: NULL now.
+    pub unavailable: u64,
 }
 
 /// Staged tombstones of a table: a table of their own, key columns and sequence, that moves in the same transaction.

@@ -62,8 +62,41 @@ pub struct Settings {
     pub sources: BTreeMap<String, Source>,
     /// `auth`: who may call.
     pub auth: Auth,
+    /// `alerts`: where it is told that a model failed or recovered.
+    pub alerts: AlertChannels,
     /// `query`: limits of reads.
     pub query: QueryLimits,
+}
+
+/// Where alerts go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlertChannels {
+    /// `log`: the log.
+    pub log: bool,
+    /// `webhook`: a POST of JSON to this address.
+    pub webhook: Option<Secret>,
+    /// `slack`: a sentence to this incoming webhook of Slack.
+    pub slack: Option<Secret>,
+}
+
+impl Default for AlertChannels {
+    fn default() -> Self {
+        Self {
+            log: true,
+            webhook: None,
+            slack: None,
+        }
+    }
+}
+
+/// A text that is shown nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 /// Who may call the server.

@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, io, path::Path};
 
 use domain::{
-    Duration, LiveSettings, Maintenance, duration::parse_duration, items::Column,
+    Duration, LiveSettings, Maintenance, cdc::Placeholder, duration::parse_duration, items::Column,
     name::is_identifier,
 };
 
 use crate::{
-    Auth, Complaint, FILE, QueryLimits, Queues, Settings, Source, StateStore, Warehouse,
+    AlertChannels, Auth, Complaint, FILE, QueryLimits, Queues, Secret, Settings, Source, StateStore, Warehouse,
     read::{Reader, Section},
     tree::{self, Node, Value},
     words::{boolean, column_kind, count, names, size},
@@ -78,6 +78,7 @@ impl Settings {
             },
             sources: sources(&mut reader, top.take("sources")),
             auth: auth(&mut reader, top.take("auth")),
+            alerts: alerts(&mut reader, top.take("alerts")),
             query: query(&mut reader, top.take("query")),
             project,
         };
@@ -190,6 +191,12 @@ fn live(reader: &mut Reader<'_>, node: Option<Node>) -> LiveSettings {
     let mut section = reader.section("live", node);
     let d = LiveSettings::default();
     let enabled = reader.value(&mut section, "enabled", d.enabled, boolean);
+    let unavailable_value = reader.value(
+        &mut section,
+        "unavailable_value",
+        d.unavailable_value,
+        placeholder,
+    );
     let mut span = |key, default| reader.value(&mut section, key, default, parse_duration);
     let live = LiveSettings {
         enabled,
@@ -204,6 +211,7 @@ fn live(reader: &mut Reader<'_>, node: Option<Node>) -> LiveSettings {
         assertion_interval: span("assertion_interval", d.assertion_interval),
         profile_interval: span("profile_interval", d.profile_interval),
         max_lag: span("max_lag", d.max_lag),
+        unavailable_value,
         maintenance: d.maintenance,
     };
     if live.poll_interval < Duration::from_millis(10) {
@@ -214,6 +222,46 @@ fn live(reader: &mut Reader<'_>, node: Option<Node>) -> LiveSettings {
     }
     finish(reader, section, "live");
     live
+}
+
+fn placeholder(text: &str) -> Result<Placeholder, String> {
+    match text.trim().is_empty() {
+        true => Err(String::from(
+            "it is empty, and every empty text would stand for a value that did not change",
+        )),
+        false => Ok(Placeholder::new(text)),
+    }
+}
+
+fn alerts(reader: &mut Reader<'_>, node: Option<Node>) -> AlertChannels {
+    let mut section = reader.section("alerts", node);
+    let default = AlertChannels::default();
+    let alerts = AlertChannels {
+        log: reader.value(&mut section, "log", default.log, boolean),
+        webhook: reader.value(&mut section, "webhook", default.webhook, address),
+        slack: reader.value(&mut section, "slack", default.slack, address),
+    };
+    finish(reader, section, "alerts");
+    alerts
+}
+
+/// An address that is a secret, which no message repeats. Private ones are fine: who writes settings runs the program.
+fn address(text: &str) -> Result<Option<Secret>, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let host = match text.split_once("://") {
+        Some(("http" | "https", rest)) => rest.split(['/', '?', '#']).next().unwrap_or_default(),
+        _ => "",
+    };
+    let sound = !host.is_empty() && !host.contains('@') && !text.contains(char::is_whitespace);
+    match sound {
+        true => Ok(Some(Secret(text.to_owned()))),
+        false => Err(String::from(
+            "it is no address: write `https://host/path`, without a user's name in it",
+        )),
+    }
 }
 
 fn auth(reader: &mut Reader<'_>, node: Option<Node>) -> Auth {

@@ -16,6 +16,7 @@ mod metrics;
 mod models;
 mod page;
 mod problem;
+mod quarantine;
 mod query;
 pub mod rows;
 
@@ -74,6 +75,15 @@ fn ingest_routes() -> Router<Shared> {
         .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE_MAX))
 }
 
+fn quarantine_routes() -> Router<Shared> {
+    let of = |path: &str| format!("/api/live/models/{{model}}/quarantine{path}");
+    Router::new()
+        .route(&of(""), get(quarantine::list))
+        .route(&of("/{id}"), get(quarantine::show))
+        .route(&of("/replay"), post(quarantine::replay))
+        .route(&of("/drop"), post(quarantine::drop))
+}
+
 /// All routes of the program.
 pub fn router(app: App) -> Router {
     let live = Router::new()
@@ -82,6 +92,7 @@ pub fn router(app: App) -> Router {
         .route("/api/live/models/{model}/pause", post(live::pause))
         .route("/api/live/models/{model}/resume", post(live::resume))
         .route("/api/live/models/{model}/refresh", post(live::refresh))
+        .merge(quarantine_routes())
         .route("/api/live/sources/{source}/advance", post(live::advance))
         .route("/api/live/start", post(live::start))
         .route("/api/live/stop", post(live::stop));

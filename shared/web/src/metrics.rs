@@ -183,6 +183,22 @@ fn render(status: &Status, requests: &BTreeMap<Labels, Served>) -> String {
         models(),
         model(|m| u64::from(m.consecutive_failures)),
     );
+    page.family(
+        "headwater_model_quarantined_rows",
+        "gauge",
+        "Rows of the inputs that are in quarantine.",
+        "model",
+        models(),
+        model(|m| m.quarantined),
+    );
+    page.family(
+        "headwater_model_unavailable_values_total",
+        "counter",
+        "Values of change events that had not changed and were not there to be kept.",
+        "model",
+        models(),
+        model(|m| m.unavailable_values),
+    );
     page.requests(requests);
     page.text
 }

@@ -12,7 +12,7 @@ use engine::{
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{Context, interrupted, named, print_json, run};
+use super::{Context, alerted, interrupted, named, print_json, run};
 use crate::{
     cli::Control,
     failure::Failure,
@@ -28,6 +28,7 @@ pub(super) async fn once(context: &Context) -> Result<(), Failure> {
     let world = world::open_sound(&context.settings()?)?;
     require_live(&world)?;
     let report = cycle::run(&world, &Silent).await?;
+    alerted(&world).await;
     run::show(context, &world, &report)
 }
 
@@ -50,7 +51,10 @@ pub(super) async fn foreground(context: &Context) -> Result<(), Failure> {
         }
     };
     tokio::select! {
-        ended = runner::run_until(&runner, interrupted()) => Ok(ended?),
+        ended = runner::run_until(&runner, interrupted()) => {
+            alerted(&world).await;
+            Ok(ended?)
+        }
         ended = shown => ended,
     }
 }

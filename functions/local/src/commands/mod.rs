@@ -9,6 +9,7 @@ mod init;
 mod live;
 mod maintain;
 mod plan;
+mod quarantine;
 mod query;
 mod run;
 mod serve;
@@ -86,6 +87,7 @@ pub async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Token => token::token(&context),
         Command::Validate => validate::validate(&context).await,
         Command::Maintain => maintain::maintain(&context).await,
+        Command::Quarantine { what } => quarantine::quarantine(&context, what).await,
         Command::Plan => plan::plan(&context).await,
         Command::Query { sql, csv } => query::query(&context, sql, csv).await,
         Command::Deploy(how) => deploy::deploy(&context, &how).await,
@@ -98,6 +100,11 @@ pub async fn dispatch(cli: Cli) -> Result<(), Failure> {
 fn named(text: &str) -> Result<domain::TableName, Failure> {
     text.parse()
         .map_err(|error: domain::name::NameError| Failure::usage(error.to_string()))
+}
+
+/// Waits a short while for alerts that are on their way, before the program ends.
+async fn alerted(world: &engine::World) {
+    world.alerts.flush(domain::Duration::from_secs(5)).await;
 }
 
 /// Prints a value as JSON.

@@ -7,7 +7,7 @@ use engine::{
     refresh::Refreshed,
 };
 
-use super::{Context, maintain, named, print_json};
+use super::{Context, alerted, maintain, named, print_json};
 use crate::{
     failure::Failure,
     screen::{is_terminal, say},
@@ -28,6 +28,7 @@ pub(super) async fn run(context: &Context, models: &[String], full: bool) -> Res
     };
     let report = batch::run(&world, &only, full, observer).await?;
     maintain::some(&world).await;
+    alerted(&world).await;
     show(context, &world, &report)
 }
 

@@ -67,7 +67,7 @@ pub(super) async fn serve(context: &Context, listen: SocketAddr) -> Result<(), F
     }
     let app = App {
         driven: false,
-        world,
+        world: world.clone(),
         runner: runner.clone(),
         settings: Arc::new(settings),
     };
@@ -81,6 +81,7 @@ pub(super) async fn serve(context: &Context, listen: SocketAddr) -> Result<(), F
     let _ = tokio::time::timeout(GRACE, server).await;
     // A cycle that does not end is cut off: what it staged is garbage until it commits.
     let _ = tokio::time::timeout(GRACE * 5, runner.stop()).await;
+    super::alerted(&world).await;
     Ok(())
 }
 

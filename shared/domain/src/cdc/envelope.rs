@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::{
-    Change, Lsn, Op, Reading, Refusal, lsn, refuse,
+    Change, Lsn, Op, Placeholder, Reading, Refusal, lsn, refuse,
     row::{self, Text},
 };
 use crate::{Timestamp, time::parse_timestamp};
@@ -91,19 +91,22 @@ fn has_only(text: &str, names: &[&str]) -> bool {
 }
 
 /// What all changes of an envelope share.
-struct Common<'a> {
+struct Common<'a, 'r> {
     lsn: Lsn<'a>,
     received_at: Option<Timestamp>,
+    placeholder: Option<&'r Placeholder>,
 }
 
-impl<'a> Common<'a> {
+impl<'a> Common<'a, '_> {
     fn change(&self, op: Op, payload: Option<&'a str>) -> Change<'a> {
         Change {
             op,
             lsn: self.lsn.clone(),
             received_at: self.received_at,
             payload,
-            unavailable: payload.map(row::unavailable).unwrap_or_default(),
+            unavailable: payload
+                .map(|row| row::unavailable(row, self.placeholder))
+                .unwrap_or_default(),
         }
     }
 }
@@ -127,6 +130,7 @@ fn changes<'a>(
     let common = Common {
         lsn: lsn::find(place, envelope, reading)?,
         received_at: received_at(place, envelope)?,
+        placeholder: reading.placeholder,
     };
     let row = |op| row_of(place, envelope, op);
     Ok(match op {

@@ -15,6 +15,7 @@
 
 mod envelope;
 mod lsn;
+mod placeholder;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use std::fmt;
 use serde_json::value::RawValue;
 
 pub use lsn::Lsn;
+pub use placeholder::Placeholder;
 
 use crate::Timestamp;
 
@@ -36,6 +38,8 @@ pub struct Reading<'a> {
     /// Columns of the row's key, all of which an update's new row must have. When empty, `id` is the key if the row
     /// before has one (in any case), else the only column of a row before that has one column.
     pub key: &'a [String],
+    /// What stands for a value that did not change; Debezium's when there is none.
+    pub placeholder: Option<&'a Placeholder>,
 }
 
 /// What happened to a row, or to all of them.

@@ -1,14 +1,11 @@
 //! Rows inside envelopes: looked into, never rewritten.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::LazyLock};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// What Debezium puts for a value that the database did not log because it did not change.
-const PLACEHOLDER: &str = "__debezium_unavailable_value";
-/// The same in a column of bytes.
-const PLACEHOLDER_BASE64: &str = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==";
+use super::Placeholder;
 
 /// A JSON text, borrowed where it has no escapes.
 #[derive(Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,10 +24,12 @@ pub(super) fn columns(row: &str) -> Result<BTreeMap<Cow<'_, str>, &str>, serde_j
         .collect())
 }
 
-/// Columns that hold the placeholder.
-pub(super) fn unavailable(row: &str) -> Vec<String> {
+/// Columns that hold the placeholder; Debezium's when none is given.
+pub(super) fn unavailable(row: &str, placeholder: Option<&Placeholder>) -> Vec<String> {
+    static USUAL: LazyLock<Placeholder> = LazyLock::new(Placeholder::default);
+    let placeholder = placeholder.unwrap_or(&USUAL);
     // Most rows have none, and are not read again to find that out.
-    if !row.contains(PLACEHOLDER) && !row.contains(PLACEHOLDER_BASE64) {
+    if !placeholder.is_in(row) {
         return Vec::new();
     }
     let Ok(columns) = columns(row) else {
@@ -38,21 +37,9 @@ pub(super) fn unavailable(row: &str) -> Vec<String> {
     };
     columns
         .into_iter()
-        .filter(|(_, value)| is_placeholder(value))
+        .filter(|(_, value)| placeholder.is_json(value))
         .map(|(name, _)| name.into_owned())
         .collect()
-}
-
-fn is_placeholder(value: &str) -> bool {
-    // A column of lists has a list of one placeholder.
-    let inner = value
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .map_or(value, str::trim_ascii);
-    inner
-        .strip_prefix('"')
-        .and_then(|rest| rest.strip_suffix('"'))
-        .is_some_and(|text| text == PLACEHOLDER || text == PLACEHOLDER_BASE64)
 }
 
 /// Whether two rows have different keys. `key` names its columns; when it is empty they are guessed, and a row without

@@ -210,7 +210,7 @@ fn moments_and_numbers_are_not_alike() {
 fn the_settings_may_order_by_another_field() {
     let reading = |path| Reading {
         lsn: Some(path),
-        key: &[],
+        ..Reading::default()
     };
     let text = r#"{"op":"u","lsn":1,"after":{"id":1,"version":"8"},"source":{"ts_ms":7,"lsn":2}}"#;
     check_with(
@@ -280,8 +280,8 @@ fn a_changed_key_is_a_delete_and_an_update() {
     // The settings know better.
     let key = ["shop".to_owned(), "sku".to_owned()];
     let reading = Reading {
-        lsn: None,
         key: &key,
+        ..Reading::default()
     };
     check_with(
         &update(

@@ -1,7 +1,9 @@
 //! The text that is run for a build: the filter joined in, placeholders substituted.
 
 use sqlparser::{
-    ast::{Expr, GroupByExpr, Query, Select, SelectFlavor, SelectItem, SetExpr, Statement},
+    ast::{
+        Expr, GroupByExpr, Query, Select, SelectFlavor, SelectItem, SetExpr, Statement, TableFactor,
+    },
     keywords::Keyword,
     tokenizer::{Token, TokenWithSpan},
 };
@@ -107,6 +109,32 @@ fn goes_inside(query: &Query, select: &Select, columns: &[(bool, String)]) -> bo
     let outputs = output_names(select);
     // A wildcard may hold anything; then the outer place is tried.
     outputs.is_some_and(|names| !columns.iter().all(|(_, name)| names.contains(name)))
+}
+
+/// Whether every row of a query comes from one row of the one table it names, whatever the others are: no join, no group, no
+/// window, no limit. A query that has a placeholder in it is taken for one that is not.
+#[must_use]
+pub fn is_row_by_row(sql: &str) -> bool {
+    let Ok(Statement::Query(query)) = parse(sql) else {
+        return false;
+    };
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return false;
+    };
+    let groups = !matches!(&select.group_by, GroupByExpr::Expressions(list, _) if list.is_empty());
+    let one_table = match select.from.as_slice() {
+        [only] => only.joins.is_empty() && matches!(only.relation, TableFactor::Table { .. }),
+        _ => false,
+    };
+    one_table
+        && !groups
+        && query.with.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && select.distinct.is_none()
+        && select.having.is_none()
+        && select.qualify.is_none()
+        && !rows::computes_over_rows(select)
 }
 
 fn output_names(select: &Select) -> Option<Vec<String>> {

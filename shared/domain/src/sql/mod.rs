@@ -23,7 +23,7 @@ mod tests;
 
 use dialect::Budgeted;
 
-pub use build::text;
+pub use build::{is_row_by_row, text};
 pub use dialect::HeadwaterDialect;
 pub use limits::{
     CHAIN_MAX, CTES_MAX, JOIN_NESTING_MAX, JOINS_MAX, NESTING_MAX, QUERIES_MAX, SET_OPERATIONS_MAX,

@@ -163,12 +163,7 @@ fn schema_change(text: Option<String>, file: &mut File<'_>) -> OnSchemaChange {
 fn bad_row_word(text: Option<String>, file: &mut File<'_>) -> bool {
     match text.as_deref().map(str::to_ascii_lowercase).as_deref() {
         None | Some("fail") => false,
-        Some("quarantine") => {
-            let message = "on_bad_row=quarantine is not available yet: a bad row fails the refresh"
-                .to_owned();
-            file.error_at_key("quarantine_not_available", "on_bad_row", message);
-            true
-        }
+        Some("quarantine") => true,
         Some(other) => {
             let message = format!("`{other}` is none of fail, quarantine");
             file.error_at_key("unknown_on_bad_row", "on_bad_row", message);

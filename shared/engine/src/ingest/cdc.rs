@@ -66,7 +66,12 @@ pub async fn cdc(
     let table = webhook::check(source, &request)?;
     check_columns(source, &request)?;
     let events = events::split(&request.source, &request.body, request.format)?;
-    let body = Body::read(source, request.format, &events)?;
+    let reading = Reading {
+        lsn: source.lsn.as_deref(),
+        key: &source.key,
+        placeholder: Some(&world.live.unavailable_value),
+    };
+    let body = Body::read(&reading, request.format, &events)?;
     let mut taken = Taken {
         accepted: Accepted::nothing(&table),
         ignored: body.ignored,
@@ -135,11 +140,7 @@ struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    fn read(
-        source: &settings::Source,
-        format: Format,
-        events: &[Event<'a>],
-    ) -> Result<Self, Refused> {
+    fn read(reading: &Reading<'_>, format: Format, events: &[Event<'a>]) -> Result<Self, Refused> {
         let mut texts = Vec::with_capacity(events.len());
         let mut lines = Vec::with_capacity(events.len());
         for event in events {
@@ -154,12 +155,8 @@ impl<'a> Body<'a> {
             ignored: 0,
             format,
         };
-        let reading = Reading {
-            lsn: source.lsn.as_deref(),
-            key: &source.key,
-        };
         for (index, text) in texts.into_iter().enumerate() {
-            let changes = decode(text, &reading)
+            let changes = decode(text, reading)
                 .map_err(|refusal| body.refuse(index, &refusal.to_string()))?;
             if changes.is_empty() {
                 body.ignored += 1;

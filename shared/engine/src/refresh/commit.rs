@@ -52,13 +52,15 @@ pub(crate) async fn commit(
         staged,
         quarantined,
         rebuilt,
+        late,
+        writes: others,
         ..
     } = made;
     let position = published(loaded, &staged);
     let mut writes = staged.writes;
     if staged.changed {
         // Nobody has read anything of a table's first rows, so they replace nothing.
-        let rebuilt = match (&loaded.head, rebuilt && is_live(job.model)) {
+        let rebuilt = match (&loaded.head, (rebuilt || late) && is_live(job.model)) {
             (Some(_), true) => position.commits,
             (Some(head), false) => head.rebuilt,
             (None, _) => 0,
@@ -84,6 +86,7 @@ pub(crate) async fn commit(
     if let Some(tombstones) = &staged.tombstones {
         writes.extend(events::bury(world, loaded, tombstones)?);
     }
+    writes.extend(others);
     writes.extend(consumed(job, loaded));
     let key = load::state(&job.model.name);
     writes.push(Write::put(key.clone(), &state, loaded.items.expect(&key)));
@@ -108,7 +111,7 @@ pub(crate) async fn commit(
         )
         .await;
     }
-    if loaded.state.failures > 0 && is_live(job.model) {
+    if loaded.state.failures > 0 && is_live(job.model) && !late {
         alert::recovered(world, &job.model.name, now).await;
     }
     Ok(Refreshed::Built {
@@ -209,12 +212,16 @@ fn succeeded(
         None if job.model.asserts.is_empty() => (None, Vec::new()),
         None => (before.asserted_at, before.warnings.clone()),
     };
+    // Rows that come out of quarantine say nothing about those that a model fails on.
+    let failing = made.late.then_some(before);
     ModelState {
-        failures: 0,
-        retry_at: None,
-        last_error: None,
+        failures: failing.map_or(0, |before| before.failures),
+        retry_at: failing.and_then(|before| before.retry_at),
+        last_error: failing.and_then(|before| before.last_error.clone()),
         refreshes: before.refreshes + 1,
         rows: before.rows + made.staged.added,
+        unavailable: before.unavailable + made.staged.unavailable,
+        quarantined: made.held.unwrap_or(before.quarantined),
         last_refresh: Some(now),
         last_lag_ms: Some(millis(lag)),
         last_duration_ms: Some(millis(now.since(times.began))),

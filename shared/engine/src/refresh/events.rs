@@ -70,6 +70,7 @@ pub(super) fn apply(world: &World, job: &Job<'_>, loaded: &Loaded, cdc: &Cdc) ->
         key: job.model.config.unique_key.clone(),
         op: cdc.op.clone(),
         sequence,
+        unavailable: world.live.unavailable_value.clone(),
         deletes,
         rebuild: job.reason == Reason::Full && loaded.is_built(),
     })

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use arrow::datatypes::SchemaRef;
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use domain::{
     Materialized, Model, OnSchemaChange, SEQUENCE, Severity, Strategy, TableName,
     sql::{self, Bindings, Placeholder},
@@ -11,10 +11,12 @@ use futures::TryStreamExt;
 use ports::{
     Error, Kind, Result,
     query::{Catalog, Limits, Statement},
+    state::Write,
     tables::{Apply, Change, Pin, Rows, Staged},
 };
 
 use super::{
+    bad_rows::{self, Out},
     checks::Check,
     events,
     feeds::{self, Feeds},
@@ -36,6 +38,12 @@ pub(crate) struct Made {
     pub(crate) quarantined: u64,
     /// Whether the rows replace all there were.
     pub(crate) rebuilt: bool,
+    /// Whether rows have sequences that readers are past: these are built anew.
+    pub(crate) late: bool,
+    /// Rows in quarantine from now on, when that changes.
+    pub(crate) held: Option<u64>,
+    /// What else moves with the rows.
+    pub(crate) writes: Vec<Write>,
 }
 
 /// Why nothing was made.
@@ -49,10 +57,32 @@ pub(crate) enum Stopped {
     Failed(Error),
     /// An error-severity assertion failed.
     Assertion(String),
+    /// The same, and these rows of the input are why.
+    BadRows {
+        /// Each with how it breaks the model.
+        rows: BTreeMap<u64, String>,
+        /// What an assertion says.
+        message: String,
+    },
 }
 
-/// Runs the query and stages its rows.
+/// Runs the query and stages its rows, without those that break it when the model says so.
 pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Made, Stopped> {
+    let out = Out::of(job, loaded).map_err(Stopped::World)?;
+    let (mut made, out) = bad_rows::make(world, job, loaded, out).await?;
+    bad_rows::keep(world, job, loaded, &mut made, &out)
+        .await
+        .map_err(Stopped::World)?;
+    Ok(made)
+}
+
+/// One attempt, without the rows that are left out.
+pub(crate) async fn once(
+    world: &World,
+    job: &Job<'_>,
+    loaded: &Loaded,
+    out: &Out,
+) -> Result<Made, Stopped> {
     let began = world.clock.now();
     // A statement that ran out of its time is the model's fault; any other silence is the world's.
     let stopped = |error: Error| match error.kind {
@@ -70,12 +100,19 @@ pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Resul
         true => &whole,
         false => job,
     };
-    let (change, rebuilt) = query(world, job, loaded).await.map_err(stopped)?;
+    let (change, rebuilt) = query(world, job, loaded, out).await.map_err(stopped)?;
     let mut staged = world.tables.stage(change).await.map_err(stopped)?;
     staged.changed |= !loaded.is_built();
-    let warnings = check(world, job, loaded, &staged)
-        .await
-        .map_err(stopped)??;
+    let warnings = match check(world, job, loaded, &staged).await.map_err(stopped)? {
+        Err(Stopped::Assertion(message)) => {
+            let bad = bad_rows::breaking(world, job, loaded, out, &staged).await;
+            return Err(match bad.map_err(stopped)? {
+                Some(rows) => Stopped::BadRows { rows, message },
+                None => Stopped::Assertion(message),
+            });
+        }
+        checked => checked?,
+    };
     let quarantined = events::quarantine(world, job, loaded, &staged)
         .await
         .map_err(stopped)?;
@@ -84,21 +121,29 @@ pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Resul
         warnings,
         quarantined,
         rebuilt,
+        late: out.replay.is_some(),
+        held: None,
+        writes: Vec::new(),
     })
 }
 
 /// The change whose rows are the query's, and whether they replace all there are.
-async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<(Change, bool)> {
+pub(super) async fn query(
+    world: &World,
+    job: &Job<'_>,
+    loaded: &Loaded,
+    out: &Out,
+) -> Result<(Change, bool)> {
     let whole = job.rebuilt();
     let mut job = job;
-    let mut rows = run(world, job, loaded).await?;
+    let mut rows = run(world, job, loaded, out).await?;
     let useless = match &rows {
         Some(rows) => retypes(world, job, loaded, &rows.schema).await?,
         None => true,
     };
     if useless {
         job = &whole;
-        rows = run(world, job, loaded).await?;
+        rows = run(world, job, loaded, out).await?;
     }
     let rows = rows.ok_or_else(|| {
         Error::new(Kind::Corrupt, "build model", &job.model.name)
@@ -127,14 +172,15 @@ async fn query(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<(Change,
 }
 
 /// The query's rows; none when a feed that it reads begins at a snapshot that is gone.
-async fn run(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Option<Rows>> {
-    let mut text = text(job, loaded)?;
+async fn run(world: &World, job: &Job<'_>, loaded: &Loaded, out: &Out) -> Result<Option<Rows>> {
+    let mut text = text(job, loaded, out.replay.is_some())?;
     let feeds = match feeds::read(world, job, loaded, &text).await? {
         Some(feeds) => feeds,
         None if job.reason == Reason::Full => Feeds::default(),
         None => return Ok(None),
     };
-    let catalog = catalog(job, world, loaded, &text, feeds)?;
+    let mut catalog = catalog(job, world, loaded, &text, feeds)?;
+    out.restrict(&mut catalog, job.reason)?;
     if job.reason == Reason::Full && loaded.is_built() && is_merge(job.model) {
         text = newest(world, text, &job.model.config.unique_key, &catalog).await?;
     }
@@ -158,11 +204,11 @@ async fn retypes(world: &World, job: &Job<'_>, loaded: &Loaded, rows: &SchemaRef
 }
 
 /// The text to run.
-fn text(job: &Job<'_>, loaded: &Loaded) -> Result<String> {
+fn text(job: &Job<'_>, loaded: &Loaded, replay: bool) -> Result<String> {
     let model = job.model;
     available(model)?;
     let fresh = job.reason == Reason::Full;
-    let mark = |sequence| if fresh { 0 } else { sequence };
+    let mark = |sequence| if fresh || replay { 0 } else { sequence };
     let watermarks: BTreeMap<_, _> = loaded
         .inputs
         .iter()
@@ -183,7 +229,12 @@ fn text(job: &Job<'_>, loaded: &Loaded) -> Result<String> {
         changes,
     };
     let filtered = is_filtered(model, loaded.is_built() && !fresh);
-    sql::text(model, &bindings, filtered).map_err(|error| pins::unreadable(&model.file, error))
+    let text = sql::text(model, &bindings, filtered)
+        .map_err(|error| pins::unreadable(&model.file, error))?;
+    Ok(match replay && is_merge(model) {
+        true => bad_rows::unless_newer(&text, &model.name, &model.config.unique_key),
+        false => text,
+    })
 }
 
 /// Whether the filter applies: always to a live model, whose watermark is 0 at first; to another one only when there
@@ -351,8 +402,54 @@ async fn broken(world: &World, model: &Model, staged: &Staged) -> Result<Vec<(Se
     Ok(broken)
 }
 
+/// Assertions of severity error about single rows: as written, and what a row that breaks it meets.
+pub(super) fn row_checks(model: &Model) -> Result<Vec<(String, String)>> {
+    let mut checks = Vec::new();
+    for assert in &model.asserts {
+        if let (Severity::Error, Check::Rows(predicate)) =
+            (assert.severity, Check::read(&model.name, assert)?)
+        {
+            checks.push((assert.expression.clone(), predicate));
+        }
+    }
+    Ok(checks)
+}
+
+/// The numbers in the first column of a statement over the staged table.
+pub(super) async fn numbers_of_rows(
+    world: &World,
+    table: &TableName,
+    staged: &Staged,
+    sql: &str,
+) -> Result<Vec<u64>> {
+    use arrow::{array::AsArray, datatypes::Int64Type};
+    let batches = over(world, table, staged, sql).await?;
+    let columns = batches
+        .iter()
+        .filter_map(|batch| batch.column(0).as_primitive_opt::<Int64Type>());
+    let numbers = columns.flat_map(|column| column.iter().flatten());
+    Ok(numbers
+        .filter_map(|number| u64::try_from(number).ok())
+        .collect())
+}
+
 /// The numbers in the only row of a statement over the staged table.
 async fn numbers(world: &World, table: &TableName, staged: &Staged, sql: &str) -> Result<Vec<u64>> {
+    let batches = over(world, table, staged, sql).await?;
+    Ok(batches
+        .iter()
+        .find(|batch| batch.num_rows() > 0)
+        .map(counts)
+        .unwrap_or_default())
+}
+
+/// The rows of a statement over the staged table.
+async fn over(
+    world: &World,
+    table: &TableName,
+    staged: &Staged,
+    sql: &str,
+) -> Result<Vec<RecordBatch>> {
     let own = Pin::Model {
         table: table.clone(),
         snapshot: staged.snapshot.clone(),
@@ -379,16 +476,11 @@ async fn numbers(world: &World, table: &TableName, staged: &Staged, sql: &str) -
         .query
         .run(&Statement::new(sql), &reads.catalog(pinned))
         .await?;
-    let batches: Vec<_> = rows.stream.try_collect().await?;
-    Ok(batches
-        .iter()
-        .find(|batch| batch.num_rows() > 0)
-        .map(counts)
-        .unwrap_or_default())
+    rows.stream.try_collect().await
 }
 
 /// The first row of a batch of counts.
-fn counts(batch: &arrow::array::RecordBatch) -> Vec<u64> {
+fn counts(batch: &RecordBatch) -> Vec<u64> {
     use arrow::{array::AsArray, datatypes::Int64Type};
     let count = |array: &arrow::array::ArrayRef| {
         let count = array

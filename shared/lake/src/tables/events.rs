@@ -11,7 +11,8 @@ use ports::{
 use super::{
     Lake,
     columns::{self, Columns, Incoming},
-    flags,
+    fill, flags,
+    gaps::Gaps,
     intake::{Keyed, Taken},
     probe::Sought,
     rank::Order,
@@ -65,7 +66,17 @@ pub(super) async fn stage(lake: &Lake, apply: &Apply, change: Change) -> Result<
             None => kept_of_soft(columns, apply, sequence),
         },
     };
-    let events = Events::new(table.clone(), places, order, lake.limits.held_bytes);
+    let op = columns.position(&apply.op);
+    let always: Vec<usize> = stage
+        .key
+        .iter()
+        .copied()
+        .chain([sequence])
+        .chain(op)
+        .collect();
+    let gaps = Gaps::new(apply.unavailable.clone(), &columns.read, &always);
+    let held = lake.limits.held_bytes;
+    let events = Events::new(table.clone(), places, order, gaps, held);
     let buried = graveyard.as_ref().map_or(0, |yard| yard.stage.rows());
     let keyed = stage.keyed(true, stage.rows() + buried > 0);
     let taken = stage
@@ -110,6 +121,7 @@ async fn settle(
         buried,
         flagged: rewritten,
     } = verdict;
+    let filling = (events.gaps).fill(&events, (&stored, &graves), &unstored, graveyard.is_none());
     let added = rows - superseded.len() - unstored.len() + flagged;
     let (of_table, of_tombstones) = (properties.clone(), properties);
     let seal_table = async {
@@ -120,11 +132,13 @@ async fn settle(
             return Ok(unchanged);
         }
         let without = superseded | unstored;
-        let (writer, unstored) = rest.write(without, stage.target()).await?;
-        flags::write(&stage, &events, &rewritten, &writer).await?;
+        let names = events.gaps.names;
+        let written = fill::write(&stage, &filling, names, rest, without).await?;
+        flags::write(&stage, &events, &rewritten, &written.writer).await?;
         let sealing = Sealing {
-            writer,
-            unstored,
+            written: written.files,
+            writer: written.writer,
+            unstored: written.unstored,
             deleted: gone,
             added,
             sequence_max,
@@ -148,6 +162,7 @@ async fn settle(
         });
     }
     staged.refused = events.refused;
+    staged.unavailable = filling.unknown;
     Ok(staged)
 }
 

@@ -29,7 +29,8 @@ pub(super) async fn write(
     for (at, of_file) in rows {
         let wanted: RoaringTreemap = of_file.keys().copied().collect();
         let file = &base.files[*at];
-        let mut whole = Whole::open(objects, footers, file, columns, Some(&wanted)).await?;
+        let mut whole =
+            Whole::open(objects, footers, file.part.clone(), columns, Some(&wanted)).await?;
         while let Some((first, batch)) = whole.next().await? {
             let numbers = first..first + batch.num_rows() as u64;
             let found = of_file.range(numbers.clone());

@@ -1,6 +1,6 @@
 //! Reading the rows of data files to write them anew: small files become one, and deleted rows are gone for good.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use arrow::{
     array::{BooleanArray, RecordBatch, new_null_array},
@@ -10,7 +10,7 @@ use parquet::arrow::{
     PARQUET_FIELD_ID_META_KEY, arrow_reader::ParquetRecordBatchReader,
     async_reader::ParquetRecordBatchStream,
 };
-use ports::{Objects, Result};
+use ports::{Objects, Result, tables::FilePart};
 use roaring::RoaringTreemap;
 
 use super::{
@@ -31,7 +31,7 @@ pub(crate) async fn copy(
     to: &Columns,
     writer: &Writer,
 ) -> Result<bool> {
-    let mut whole = Whole::open(objects, footers, file, to, None).await?;
+    let mut whole = Whole::open(objects, footers, file.part.clone(), to, None).await?;
     while let Some((first, batch)) = whole.next().await? {
         let batch = live(batch, first, file.part.deleted.as_deref())?;
         if !writer.write(batch).await {
@@ -39,6 +39,29 @@ pub(crate) async fn copy(
         }
     }
     Ok(true)
+}
+
+/// Some rows of a file, by number, in the columns `to`.
+pub(crate) async fn pick(
+    objects: &Objects,
+    footers: &Footers,
+    part: Arc<FilePart>,
+    to: &Columns,
+    rows: &RoaringTreemap,
+) -> Result<Vec<RecordBatch>> {
+    let mut picked = Vec::new();
+    if rows.is_empty() {
+        return Ok(picked);
+    }
+    let mut whole = Whole::open(objects, footers, part, to, Some(rows)).await?;
+    while let Some((first, batch)) = whole.next().await? {
+        let numbers = first..first + batch.num_rows() as u64;
+        if rows.range_cardinality(numbers.clone()) > 0 {
+            let mask: Vec<bool> = numbers.map(|row| rows.contains(row)).collect();
+            picked.push(keep(&batch, mask.into())?);
+        }
+    }
+    Ok(picked)
 }
 
 /// Whole rows of a file, deleted ones among them, in the columns of a table.
@@ -59,11 +82,11 @@ impl Whole {
     pub(crate) async fn open(
         objects: &Objects,
         footers: &Footers,
-        file: &Data,
+        part: Arc<FilePart>,
         to: &Columns,
         rows: Option<&RoaringTreemap>,
     ) -> Result<Self> {
-        let file = Readable::open(objects, footers, file.part.clone()).await?;
+        let file = Readable::open(objects, footers, part).await?;
         let schema = file.footer().schema().clone();
         // By id, not by name: a column that was dropped and came back is another column.
         let id = |field: &FieldRef| field.metadata().get(PARQUET_FIELD_ID_META_KEY).cloned();

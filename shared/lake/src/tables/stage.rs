@@ -68,9 +68,11 @@ pub(super) struct Stage<'a> {
 
 /// What a change does to its table.
 pub(super) struct Sealing {
-    /// Writes the rows that are added.
+    /// Files of rows that are added.
+    pub written: Vec<NewFile>,
+    /// Writes the others.
     pub writer: Writer,
-    /// Rows of the writer to be deleted again, numbered across its files.
+    /// Rows of them to be deleted again, numbered across all files.
     pub unstored: RoaringTreemap,
     /// Rows of the base that go; all do when the change is whole.
     pub deleted: Positions,
@@ -135,6 +137,7 @@ pub(super) async fn stage(lake: &Lake, change: Change) -> Result<Staged> {
     };
     let (writer, unstored) = taken.rest.write(taken.superseded, stage.target()).await?;
     let sealing = Sealing {
+        written: Vec::new(),
         writer,
         unstored,
         deleted: deleted
@@ -305,6 +308,7 @@ impl<'a> Stage<'a> {
             writes: Vec::new(),
             tombstones: None,
             refused: Vec::new(),
+            unavailable: 0,
         })
     }
 
@@ -312,7 +316,8 @@ impl<'a> Stage<'a> {
     pub(super) async fn seal(self, sealing: Sealing) -> Result<Staged> {
         let added = sealing.added;
         let effect = self.effect(sealing.deleted);
-        let files = self.fold(&effect, sealing.writer).await?;
+        let mut files = sealing.written;
+        files.extend(self.fold(&effect, sealing.writer).await?);
         self.remember(&files);
         let operation = operation(added, &effect);
         let deletes = by_file(&files, &sealing.unstored);
@@ -347,6 +352,7 @@ impl<'a> Stage<'a> {
             writes: vec![pointer.moved(&lake.root, self.table, &table.snapshot.metadata)],
             tombstones: None,
             refused: Vec::new(),
+            unavailable: 0,
         })
     }
 
@@ -397,7 +403,7 @@ impl<'a> Stage<'a> {
         writer.finish().await
     }
 
-    fn remember(&self, files: &[NewFile]) {
+    pub(super) fn remember(&self, files: &[NewFile]) {
         for file in files {
             self.lake
                 .footers

@@ -109,6 +109,7 @@ impl<'a> Graveyard<'a> {
             writer.write(batch).await;
         }
         let sealing = Sealing {
+            written: Vec::new(),
             writer,
             unstored: RoaringTreemap::new(),
             deleted: cleared,

@@ -89,7 +89,8 @@ pub(crate) fn judge(
     Ok(verdict)
 }
 
-fn hits(finds: &Finds) -> impl Iterator<Item = (usize, &Hit)> {
+/// All that was found, each with the position of its file.
+pub(super) fn hits(finds: &Finds) -> impl Iterator<Item = (usize, &Hit)> {
     finds
         .iter()
         .flat_map(|(at, found)| found.hits.iter().map(move |hit| (*at, hit)))

@@ -17,6 +17,7 @@ use roaring::RoaringTreemap;
 
 use super::{
     columns::batch_of,
+    gaps::Gaps,
     intake::keep,
     keymap::KeyMap,
     keys::Keys,
@@ -62,6 +63,7 @@ pub(crate) struct Events {
     /// A sequence of the batch: all others are of its kind.
     kind: Option<Rank>,
     winners: HashMap<u64, Event>,
+    gaps: Gaps,
     aside: Vec<RecordBatch>,
     aside_rows: Vec<u64>,
     refused: Vec<RecordBatch>,
@@ -77,6 +79,8 @@ pub(crate) struct Reduced {
     pub aside: Option<RecordBatch>,
     /// Place in `aside` of a winning delete.
     pub aside_rows: HashMap<u64, u64>,
+    /// Values that events do not have.
+    pub gaps: Gaps,
     /// Events without a sequence, as the query delivered them.
     pub refused: Vec<RecordBatch>,
     /// The order, for what the table holds.
@@ -87,13 +91,20 @@ pub(crate) struct Reduced {
 
 impl Events {
     /// None yet; at most `refused_most` bytes may be without a sequence.
-    pub(crate) fn new(table: TableName, places: Places, order: Order, refused_most: usize) -> Self {
+    pub(crate) fn new(
+        table: TableName,
+        places: Places,
+        order: Order,
+        gaps: Gaps,
+        refused_most: usize,
+    ) -> Self {
         Self {
             table,
             places,
             order,
             kind: None,
             winners: HashMap::new(),
+            gaps,
             aside: Vec::new(),
             aside_rows: Vec::new(),
             refused: Vec::new(),
@@ -162,13 +173,19 @@ impl Events {
         if ranked.contains(&false) {
             self.refuse(delivered, &ranked)?;
         }
-        let winners = &mut self.winners;
+        // What a hard delete holds is never stored.
+        let unstored = self.places.flag.is_none().then_some(deletes);
+        self.gaps.note(batch, first, unstored);
+        let (winners, gaps) = (&mut self.winners, &mut self.gaps);
         let takes_part = |row: u64| ranked[(row - first) as usize];
         map.choose(keys, first, takes_part, |new, old| {
             let wins = winners[&new].beats(&winners[&old]);
             let loser = if wins { old } else { new };
-            winners.remove(&loser);
+            let event = winners.remove(&loser);
             superseded.insert(loser);
+            if let Some(event) = event.filter(|_| wins) {
+                gaps.follows(new, old, event);
+            }
             wins
         });
         self.put_aside(batch, deletes, first)
@@ -222,6 +239,7 @@ impl Events {
             winners: self.winners,
             aside,
             aside_rows,
+            gaps: self.gaps,
             refused: self.refused,
             order: self.order,
             places: self.places,

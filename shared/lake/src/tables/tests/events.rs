@@ -55,6 +55,7 @@ impl Target {
             key: self.key.clone(),
             op: "OP".into(),
             sequence: "lsn".into(),
+            unavailable: domain::cdc::Placeholder::default(),
             deletes,
             rebuild: self.rebuild,
         });

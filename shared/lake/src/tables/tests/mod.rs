@@ -4,6 +4,7 @@ mod changes;
 mod event_rules;
 mod events;
 mod evolution;
+mod gaps;
 mod histories;
 mod protocol;
 mod upkeep;

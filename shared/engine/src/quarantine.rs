@@ -1,0 +1,250 @@
+//! Rows in quarantine: listed, looked at, put through their model again, or dropped.
+//!
+//! A model's quarantine is a list of rows of its input, by their sequence in it; that is also how a caller names them. The
+//! rows themselves are in `quarantine.<model>`, which keeps for ever what was ever put there.
+
+mod replay;
+
+use std::collections::BTreeSet;
+
+use arrow::array::AsArray;
+use domain::{
+    Model, TableName,
+    items::{self, BadRow, Head, ModelState, Quarantine},
+};
+use futures::TryStreamExt;
+use ports::{
+    Error, Kind, Result,
+    query::{Parameter, Statement},
+    state::{Span, Write, query_all},
+};
+use serde::Serialize;
+
+use crate::{
+    World,
+    ingest::QUARANTINE,
+    load::{self, Items},
+    read,
+    refresh::unknown,
+};
+
+pub use replay::{Replayed, replay};
+
+/// Attempts to change a list that others change too.
+const ATTEMPTS_MAX: u32 = 4;
+/// Most sequences of dropped rows that a model remembers.
+const DROPPED_MAX: usize = 10_000;
+/// Tables listed by one request.
+const PAGE: usize = 1_000;
+
+/// What is in quarantine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Listing {
+    /// Rows that stay out of their models, by model.
+    pub models: Vec<Held>,
+    /// Tables of all that was ever quarantined: events that did not fit their source, events without a sequence, bad rows.
+    pub tables: Vec<Kept>,
+}
+
+/// Rows that stay out of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Held {
+    /// The model.
+    pub model: TableName,
+    /// The rows, in order of their sequence.
+    pub rows: Vec<Row>,
+}
+
+/// A row in quarantine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// How it is named: its sequence in the input.
+    pub id: u64,
+    /// The input.
+    pub input: TableName,
+    /// When it broke the model, RFC 3339.
+    pub at: String,
+    /// How.
+    pub reason: String,
+    /// The row as JSON, when it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row: Option<String>,
+}
+
+/// A table of quarantined rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// The table: a query reads it.
+    pub table: TableName,
+    /// Its rows.
+    pub rows: u64,
+}
+
+/// What was dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Dropped {
+    /// The model.
+    pub model: TableName,
+    /// Rows that are listed no more.
+    pub dropped: u64,
+    /// Rows that still are.
+    pub left: u64,
+}
+
+impl From<&BadRow> for Row {
+    fn from(row: &BadRow) -> Self {
+        Self {
+            id: row.sequence,
+            input: row.input.clone(),
+            at: row.at.to_string(),
+            reason: row.reason.clone(),
+            row: None,
+        }
+    }
+}
+
+/// What is in quarantine, of one model or of all.
+///
+/// # Errors
+/// `NotFound` for a name that is no model; what the state store answers.
+pub async fn list(world: &World, model: Option<&TableName>) -> Result<Listing> {
+    let models: Vec<&Model> = match model {
+        Some(name) => vec![find(world, name)?],
+        None => world.project.models.values().collect(),
+    };
+    let keys = models.iter().map(|model| load::quarantine(&model.name));
+    let items = Items::load(&*world.state, keys).await?;
+    let mut held = Vec::new();
+    for name in models.iter().map(|model| &model.name) {
+        let list: Quarantine = items.get(&load::quarantine(name))?.unwrap_or_default();
+        if model.is_some() || !list.rows.is_empty() {
+            held.push(Held {
+                model: name.clone(),
+                rows: list.rows.iter().map(Row::from).collect(),
+            });
+        }
+    }
+    let mut tables = tables(world).await?;
+    if let Some(model) = model {
+        tables.retain(|kept| kept.table.name() == model.name());
+    }
+    Ok(Listing {
+        models: held,
+        tables,
+    })
+}
+
+/// Every table of quarantined rows.
+async fn tables(world: &World) -> Result<Vec<Kept>> {
+    let span = Span::prefix(items::TABLES, &format!("{QUARANTINE}."), PAGE);
+    let listed = query_all(&*world.state, span).await?;
+    let names: Vec<TableName> = listed
+        .iter()
+        .filter_map(|item| item.key.sort.parse().ok())
+        .collect();
+    let heads = Items::load(&*world.state, names.iter().map(load::head)).await?;
+    let kept = |table: TableName| {
+        let head: Option<Head> = heads.head(&table)?;
+        let rows = head.map_or(0, |head| head.rows);
+        Ok(Kept { table, rows })
+    };
+    names.into_iter().map(kept).collect()
+}
+
+/// A row in quarantine, with the row itself.
+///
+/// # Errors
+/// `NotFound` for a row that is not there; what the ports answer.
+pub async fn show(world: &World, model: &TableName, id: u64) -> Result<Row> {
+    let items = Items::load(&*world.state, [load::quarantine(&find(world, model)?.name)]).await?;
+    let list: Quarantine = items.get(&load::quarantine(model))?.unwrap_or_default();
+    let found = list.rows.iter().find(|row| row.sequence == id);
+    let mut row = Row::from(found.ok_or_else(|| absent(model, id))?);
+    let table = TableName::new(QUARANTINE, model.name())
+        .map_err(|error| Error::new(Kind::Invalid, "show quarantine of", model).because(error))?;
+    let mut statement = Statement::new(format!(
+        "SELECT payload FROM {table} WHERE model = $1 AND sequence = $2 ORDER BY _seq DESC LIMIT 1"
+    ));
+    let number = i64::try_from(id).unwrap_or(i64::MAX);
+    statement.parameters = vec![
+        Parameter::Text(model.to_string()),
+        Parameter::Integer(number),
+    ];
+    let batches: Vec<_> = read::query(world, &statement)
+        .await?
+        .stream
+        .try_collect()
+        .await?;
+    let batch = batches.iter().find(|batch| batch.num_rows() > 0);
+    row.row = batch.and_then(|batch| {
+        let text = arrow::compute::cast(batch.column(0), &arrow::datatypes::DataType::Utf8).ok()?;
+        text.as_string_opt::<i32>()
+            .map(|text| text.value(0).to_owned())
+    });
+    Ok(row)
+}
+
+/// Drops rows: they stay out of the model, and are listed no more. No `ids`: all of them. A build from nothing tries them
+/// again, as it does every row.
+///
+/// # Errors
+/// `NotFound` for a row that is not there; what the state store answers.
+pub async fn drop_rows(world: &World, model: &TableName, ids: &[u64]) -> Result<Dropped> {
+    let model = &find(world, model)?.name;
+    let (list_key, state_key) = (load::quarantine(model), load::state(model));
+    for _ in 0..ATTEMPTS_MAX {
+        let items = Items::load(&*world.state, [list_key.clone(), state_key.clone()]).await?;
+        let mut list: Quarantine = items.get(&list_key)?.unwrap_or_default();
+        let chosen = chosen(model, &list, ids)?;
+        let dropped = chosen.len() as u64;
+        list.rows.retain(|row| !chosen.contains(&row.sequence));
+        list.dropped.extend(chosen);
+        if list.dropped.len() > DROPPED_MAX {
+            let why = format!(
+                "it would remember more than {DROPPED_MAX} dropped rows; rebuild it: `headwater run {model} --full`"
+            );
+            return Err(Error::new(Kind::TooLarge, "drop rows of", model).because(why));
+        }
+        let left = list.rows.len() as u64;
+        let state = ModelState {
+            quarantined: left,
+            ..items.state(model)?
+        };
+        let writes = vec![
+            Write::put(list_key.clone(), &list, items.expect(&list_key)),
+            Write::put(state_key.clone(), &state, items.expect(&state_key)),
+        ];
+        if world.state.transact(writes).await?.is_committed() {
+            return Ok(Dropped {
+                model: model.clone(),
+                dropped,
+                left,
+            });
+        }
+    }
+    Err(Error::new(Kind::Conflict, "drop rows of", model).because("it changes all the time"))
+}
+
+/// The rows that are meant: those named, or all.
+fn chosen(model: &TableName, list: &Quarantine, ids: &[u64]) -> Result<BTreeSet<u64>> {
+    let all: BTreeSet<u64> = list.rows.iter().map(|row| row.sequence).collect();
+    if ids.is_empty() {
+        return Ok(all);
+    }
+    match ids.iter().find(|id| !all.contains(id)) {
+        Some(missing) => Err(absent(model, *missing)),
+        None => Ok(ids.iter().copied().collect()),
+    }
+}
+
+fn absent(model: &TableName, id: u64) -> Error {
+    Error::new(Kind::NotFound, "find quarantined row", id).because(format!(
+        "there is no such row; `headwater quarantine list {model}` shows them"
+    ))
+}
+
+/// A model that may have rows in quarantine.
+fn find<'a>(world: &'a World, name: &TableName) -> Result<&'a Model> {
+    let model = world.project.models.get(name);
+    model.ok_or_else(|| unknown(world, name))
+}

@@ -1,0 +1,263 @@
+//! Writing events with the values that they keep: the rows of the change and of the table that have them are picked out,
+//! however they are held, and no others are read.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt64Array, new_null_array},
+    compute::{cast, concat_batches, interleave, take},
+    datatypes::{DataType, SchemaRef},
+};
+use ports::{Error, Kind, Result, tables::FilePart};
+use roaring::RoaringTreemap;
+
+use super::{
+    columns::batch_of,
+    gaps::{Filling, Source},
+    intake::{Rest, by_file, keep},
+    rewrite::pick,
+    stage::Stage,
+    write::{NewFile, Writer},
+};
+
+/// What was written of a change.
+pub(super) struct Written {
+    /// Files that are done.
+    pub files: Vec<NewFile>,
+    /// Writes the rest.
+    pub writer: Writer,
+    /// Rows of the files to be deleted again, numbered across them.
+    pub unstored: RoaringTreemap,
+}
+
+/// Rows that values are taken from.
+struct Donors {
+    batch: RecordBatch,
+    /// Their numbers, in order; with the place of the first, by file when they are the table's.
+    places: BTreeMap<usize, (RoaringTreemap, u64)>,
+}
+
+/// Writes the rows of a change, less those `without`, and those with values from elsewhere.
+pub(super) async fn write(
+    stage: &Stage<'_>,
+    filling: &Filling,
+    names: Option<usize>,
+    rest: Rest,
+    without: RoaringTreemap,
+) -> Result<Written> {
+    if filling.rows.is_empty() {
+        let (writer, unstored) = rest.write(without, stage.target()).await?;
+        let files = Vec::new();
+        return Ok(Written {
+            files,
+            writer,
+            unstored,
+        });
+    }
+    let filled: RoaringTreemap = filling.rows.keys().copied().collect();
+    let mut wanted = filled.clone();
+    let mut of_table = BTreeMap::<usize, RoaringTreemap>::new();
+    for (_, source) in filling.rows.values().flatten() {
+        match source {
+            Source::Change(row) => drop(wanted.insert(*row)),
+            Source::Stored(file, row) => drop(of_table.entry(*file).or_default().insert(*row)),
+            Source::Nothing => {}
+        }
+    }
+    let stored = stored(stage, of_table).await?;
+    let without = without | filled;
+    let (change, written) = match rest {
+        Rest::Held(batches) => {
+            let change = held(stage, &batches, wanted)?;
+            let rest = Rest::Held(batches);
+            let (writer, unstored) = rest.write(without, stage.target()).await?;
+            let files = Vec::new();
+            (
+                change,
+                Written {
+                    files,
+                    writer,
+                    unstored,
+                },
+            )
+        }
+        Rest::Written(writer) => {
+            let files = writer.finish().await?;
+            stage.remember(&files);
+            let change = reread(stage, &files, wanted).await?;
+            let (writer, unstored) = (Writer::new(stage.target()), without);
+            (
+                change,
+                Written {
+                    files,
+                    writer,
+                    unstored,
+                },
+            )
+        }
+    };
+    let batch = filling.build(&stage.draft.columns.file, names, &change, &stored)?;
+    written.writer.write(batch).await;
+    Ok(written)
+}
+
+/// Rows of the change that are in memory.
+fn held(stage: &Stage<'_>, batches: &[RecordBatch], wanted: RoaringTreemap) -> Result<Donors> {
+    let mut first = 0;
+    let mut picked = Vec::new();
+    for batch in batches {
+        let rows = first..first + batch.num_rows() as u64;
+        first = rows.end;
+        if wanted.range_cardinality(rows.clone()) > 0 {
+            let mask: Vec<bool> = rows.map(|row| wanted.contains(row)).collect();
+            picked.push(keep(batch, mask.into())?);
+        }
+    }
+    let places = BTreeMap::from([(0, (wanted, 0))]);
+    Ok(Donors {
+        batch: concat(&stage.draft.columns.file, &picked)?,
+        places,
+    })
+}
+
+/// Rows of the change that are in files already.
+async fn reread(stage: &Stage<'_>, files: &[NewFile], wanted: RoaringTreemap) -> Result<Donors> {
+    let (objects, footers) = (&stage.lake.objects, &stage.lake.footers);
+    let columns = &stage.draft.columns;
+    let mut picked = Vec::new();
+    for (file, rows) in files.iter().zip(by_file(files, &wanted)) {
+        let part = Arc::new(FilePart {
+            path: file.path.clone(),
+            size: file.size,
+            rows: file.rows,
+            first_sequence: None,
+            deleted: None,
+            bounds: file.bounds.clone(),
+        });
+        picked.extend(pick(objects, footers, part, columns, &rows).await?);
+    }
+    let places = BTreeMap::from([(0, (wanted, 0))]);
+    Ok(Donors {
+        batch: concat(&columns.file, &picked)?,
+        places,
+    })
+}
+
+/// Rows of the table.
+async fn stored(stage: &Stage<'_>, wanted: BTreeMap<usize, RoaringTreemap>) -> Result<Donors> {
+    let (objects, footers) = (&stage.lake.objects, &stage.lake.footers);
+    let columns = &stage.draft.columns;
+    let (mut picked, mut places, mut first) = (Vec::new(), BTreeMap::new(), 0);
+    for (at, rows) in wanted {
+        let base = stage.base.as_ref().expect("what was found is in a table");
+        let part = base.files[at].part.clone();
+        picked.extend(pick(objects, footers, part, columns, &rows).await?);
+        let next = first + rows.len();
+        places.insert(at, (rows, first));
+        first = next;
+    }
+    Ok(Donors {
+        batch: concat(&columns.file, &picked)?,
+        places,
+    })
+}
+
+fn concat(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
+    concat_batches(schema, batches).map_err(corrupt)
+}
+
+fn corrupt(error: arrow::error::ArrowError) -> Error {
+    Error::new(Kind::Corrupt, "keep", "unchanged values").because(error)
+}
+
+impl Donors {
+    /// Place of a row in the batch.
+    fn place(&self, file: usize, row: u64) -> usize {
+        let place = self.places.get(&file).map(|(rows, first)| {
+            let before = rows.rank(row).saturating_sub(1);
+            usize::try_from(first + before).unwrap_or(usize::MAX)
+        });
+        place.unwrap_or(usize::MAX)
+    }
+
+    /// A column, in the type that the table has it in.
+    fn column(&self, at: usize, kind: &DataType) -> Result<ArrayRef> {
+        let column = self.batch.column(at);
+        match column.data_type() == kind {
+            true => Ok(column.clone()),
+            false => cast(column, kind).map_err(corrupt),
+        }
+    }
+}
+
+impl Filling {
+    /// The rows, with all their values.
+    fn build(
+        &self,
+        schema: &SchemaRef,
+        names: Option<usize>,
+        change: &Donors,
+        stored: &Donors,
+    ) -> Result<RecordBatch> {
+        let own: Vec<usize> = self.rows.keys().map(|row| change.place(0, *row)).collect();
+        let places: UInt64Array = own.iter().map(|place| Some(*place as u64)).collect();
+        let mut columns = Vec::with_capacity(schema.fields().len());
+        for (at, field) in schema.fields().iter().enumerate() {
+            let kind = field.data_type();
+            if names == Some(at) {
+                columns.push(self.names(at, schema, stored)?);
+                continue;
+            }
+            let source = |sources: &[(usize, Source)]| {
+                sources
+                    .iter()
+                    .find(|(column, _)| *column == at)
+                    .map(|(_, source)| *source)
+            };
+            let sources: Vec<_> = self.rows.values().map(|sources| source(sources)).collect();
+            let kept = change.column(at, kind)?;
+            if sources.iter().all(Option::is_none) {
+                columns.push(take(&kept, &places, None).map_err(corrupt)?);
+                continue;
+            }
+            let (stored_rows, none) = (stored.column(at, kind)?, new_null_array(kind, 1));
+            let pick = |(own, source): (&usize, &Option<Source>)| match source {
+                None => (0, *own),
+                Some(Source::Change(row)) => (0, change.place(0, *row)),
+                Some(Source::Stored(file, row)) => (1, stored.place(*file, *row)),
+                Some(Source::Nothing) => (2, 0),
+            };
+            let picks: Vec<_> = own.iter().zip(&sources).map(pick).collect();
+            let all: [&dyn Array; 3] = [&kept, &stored_rows, &none];
+            columns.push(interleave(&all, &picks).map_err(corrupt)?);
+        }
+        batch_of(schema, columns, own.len())
+    }
+
+    /// Of each row the JSON array of what it has no value for; NULL when it has all.
+    fn names(&self, at: usize, schema: &SchemaRef, stored: &Donors) -> Result<ArrayRef> {
+        let before = stored.column(at, &DataType::Utf8)?;
+        let before = before.as_string::<i32>();
+        let lacks = |(at, source): &&(usize, Source)| match source {
+            Source::Nothing => true,
+            Source::Change(_) => false,
+            // The table's row may have been without it too.
+            Source::Stored(file, row) => {
+                let place = stored.place(*file, *row);
+                let text = before.is_valid(place).then(|| before.value(place));
+                let listed = text.and_then(|text| serde_json::from_str::<Vec<String>>(text).ok());
+                listed.is_some_and(|names| names.contains(schema.field(*at).name()))
+            }
+        };
+        let missing = |sources: &Vec<(usize, Source)>| {
+            let lacking = sources.iter().filter(lacks);
+            let names: Vec<&str> = lacking
+                .map(|(at, _)| schema.field(*at).name().as_str())
+                .collect();
+            (!names.is_empty()).then(|| serde_json::json!(names).to_string())
+        };
+        Ok(Arc::new(
+            self.rows.values().map(missing).collect::<StringArray>(),
+        ))
+    }
+}

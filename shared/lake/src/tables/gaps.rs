@@ -1,0 +1,221 @@
+//! Values that an event does not have since they did not change: the row keeps what it had.
+//!
+//! An event says so by the placeholder in a column, or by the column's name in the JSON array of a column `unavailable`.
+//! Such a value is that of the row which the event takes the place of: of an event of the same change, when that was
+//! applied before it, else of the table. So events of one change end as they would one by one, however they are split. A
+//! value that nobody has is NULL, and counted. In the table, `unavailable` names what a row has no value for.
+
+use std::collections::BTreeMap;
+
+use arrow::{
+    array::{Array, AsArray, BooleanArray, RecordBatch},
+    datatypes::{DataType, Schema},
+};
+use domain::{SEQUENCE, cdc::Placeholder};
+use hashbrown::HashMap;
+use roaring::RoaringTreemap;
+
+use super::{
+    columns::position,
+    rank::Rank,
+    verdict::{Finds, hits},
+    winners::{Event, Reduced},
+};
+
+/// The column that names what an event has no value for.
+pub(super) const UNAVAILABLE: &str = "unavailable";
+
+/// What the events of a change have no values for.
+pub(crate) struct Gaps {
+    placeholder: Placeholder,
+    /// Columns, by lower-case name, that may be without a value.
+    columns: BTreeMap<String, usize>,
+    /// Those among them that can hold the placeholder.
+    valued: Vec<usize>,
+    /// Position of `unavailable` in the table's columns.
+    pub(super) names: Option<usize>,
+    /// By the event's row among the change's.
+    of: HashMap<u64, Gap>,
+}
+
+/// What one event has no values for.
+#[derive(Debug, Default)]
+struct Gap {
+    columns: Vec<usize>,
+    /// The event of the change that it took the place of.
+    before: Option<Before>,
+}
+
+#[derive(Debug)]
+struct Before {
+    row: u64,
+    rank: Rank,
+    delete: bool,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// A row of the change.
+    Change(u64),
+    /// A row of the table, by file and number.
+    Stored(usize, u64),
+    /// Nowhere.
+    Nothing,
+}
+
+/// Events that are stored with values from elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct Filling {
+    /// By row of the change: columns, and where their values come from.
+    pub rows: BTreeMap<u64, Vec<(usize, Source)>>,
+    /// Values that are nowhere.
+    pub unknown: u64,
+}
+
+/// What a table has of an event's key.
+#[derive(Default)]
+struct Base<'a> {
+    /// The newest sequence, a tombstone's included.
+    rank: Option<&'a Rank>,
+    row: Option<(usize, u64, Option<&'a Rank>)>,
+}
+
+impl Gaps {
+    /// None yet, in a table of these columns; those at `always` have values whatever they hold.
+    pub(crate) fn new(placeholder: Placeholder, schema: &Schema, always: &[usize]) -> Self {
+        let own = [SEQUENCE, UNAVAILABLE, domain::DELETED];
+        let may = |at: &usize| {
+            let name = schema.field(*at).name();
+            !always.contains(at) && !own.iter().any(|own| name.eq_ignore_ascii_case(own))
+        };
+        let kind = |at: usize| schema.field(at).data_type();
+        let all: Vec<usize> = (0..schema.fields().len()).filter(may).collect();
+        let holds = |at: &usize| matches!(kind(*at), DataType::Utf8 | DataType::Binary);
+        let name = |at: usize| (schema.field(at).name().to_lowercase(), at);
+        Self {
+            placeholder,
+            valued: all.iter().copied().filter(holds).collect(),
+            columns: all.into_iter().map(name).collect(),
+            names: position(schema, UNAVAILABLE).filter(|at| *kind(*at) == DataType::Utf8),
+            of: HashMap::new(),
+        }
+    }
+
+    /// Notes what the events of a batch have no values for, but for those in `without`.
+    pub(crate) fn note(&mut self, batch: &RecordBatch, first: u64, without: Option<&BooleanArray>) {
+        let rows = batch.num_rows();
+        let counts = |row: usize| !without.is_some_and(|without| without.value(row));
+        for at in &self.valued {
+            let column = batch.column(*at);
+            let holds: &dyn Fn(usize) -> bool = match column.data_type() {
+                DataType::Utf8 => {
+                    let column = column.as_string::<i32>();
+                    &|row| self.placeholder.is_text(column.value(row))
+                }
+                _ => {
+                    let column = column.as_binary::<i32>();
+                    &|row| self.placeholder.is_bytes(column.value(row))
+                }
+            };
+            for row in (0..rows).filter(|row| column.is_valid(*row) && counts(*row) && holds(*row))
+            {
+                let gap = self.of.entry(first + row as u64).or_default();
+                gap.columns.push(*at);
+            }
+        }
+        let Some(names) = self.names else { return };
+        let names = batch.column(names).as_string::<i32>();
+        for (row, text) in names.iter().enumerate().filter(|(row, _)| counts(*row)) {
+            let listed = text.and_then(|text| serde_json::from_str::<Vec<String>>(text).ok());
+            let Some(listed) = listed else { continue };
+            let gap = self.of.entry(first + row as u64).or_default();
+            for name in listed {
+                let at = self.columns.get(&name.to_lowercase()).copied();
+                gap.columns
+                    .extend(at.filter(|at| !gap.columns.contains(at)));
+            }
+        }
+    }
+
+    /// Notes that an event took the place of another one of the change.
+    pub(crate) fn follows(&mut self, row: u64, other: u64, event: Event) {
+        if let Some(gap) = self.of.get_mut(&row) {
+            gap.before = Some(Before {
+                row: other,
+                rank: event.rank,
+                delete: event.delete,
+            });
+        }
+    }
+
+    /// Where the values come from that the stored ones of the events do not have.
+    pub(super) fn fill(
+        &self,
+        events: &Reduced,
+        (stored, graves): (&Finds, &Finds),
+        unstored: &RoaringTreemap,
+        soft: bool,
+    ) -> Filling {
+        let mut filling = Filling::default();
+        if self.of.is_empty() {
+            return filling;
+        }
+        let bases = self.bases(stored, graves);
+        let open = self
+            .of
+            .iter()
+            .filter(|(row, _)| events.winners.contains_key(*row) && !unstored.contains(**row));
+        for (row, gap) in open {
+            let base = bases.get(row);
+            let source = |at: &usize| (*at, self.source(*at, gap, base, soft));
+            let sources: Vec<_> = gap.columns.iter().map(source).collect();
+            let nowhere = sources.iter().filter(|(_, from)| *from == Source::Nothing);
+            filling.unknown += nowhere.count() as u64;
+            filling.rows.insert(*row, sources);
+        }
+        filling
+    }
+
+    /// What the table and its tombstones hold of the keys of events without a value.
+    fn bases<'a>(&self, stored: &'a Finds, graves: &'a Finds) -> HashMap<u64, Base<'a>> {
+        let mut bases = HashMap::<u64, Base<'a>>::new();
+        let own =
+            |finds: &'a Finds| hits(finds).filter(|(_, hit)| self.of.contains_key(&hit.event));
+        for (at, hit) in own(stored) {
+            let (base, rank) = (bases.entry(hit.event).or_default(), hit.rank.as_ref());
+            base.rank = base.rank.max(rank);
+            if base.row.is_none_or(|(.., other)| rank > other) {
+                base.row = Some((at, hit.row, rank));
+            }
+        }
+        for (_, hit) in own(graves) {
+            let base = bases.entry(hit.event).or_default();
+            base.rank = base.rank.max(hit.rank.as_ref());
+        }
+        bases
+    }
+
+    /// Where an event's value of a column comes from.
+    fn source(&self, at: usize, gap: &Gap, base: Option<&Base<'_>>, soft: bool) -> Source {
+        let known = base.and_then(|base| base.rank);
+        let mut before = gap.before.as_ref();
+        while let Some(event) = before {
+            // What is not newer than the table's row was never applied.
+            if known.is_some_and(|known| event.rank <= *known) {
+                break;
+            }
+            if event.delete && !soft {
+                return Source::Nothing;
+            }
+            match self.of.get(&event.row) {
+                Some(gap) if gap.columns.contains(&at) => before = gap.before.as_ref(),
+                _ => return Source::Change(event.row),
+            }
+        }
+        match base.and_then(|base| base.row) {
+            Some((file, row, _)) => Source::Stored(file, row),
+            None => Source::Nothing,
+        }
+    }
+}
