@@ -42,9 +42,15 @@ struct Receiver {
 async fn take(State(receiver): State<Receiver>, body: String) -> StatusCode {
     tokio::time::sleep(receiver.pause).await;
     let body = serde_json::from_str(&body).unwrap_or(Value::Null);
-    let mut bodies = receiver.bodies.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut bodies = receiver
+        .bodies
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     bodies.push(body);
-    let mut answers = receiver.answers.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut answers = receiver
+        .answers
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     let status = answers.pop().unwrap_or(200);
     StatusCode::from_u16(status).unwrap_or(StatusCode::OK)
 }
@@ -100,7 +106,10 @@ async fn fail_and_recover(site: &mut Site) -> Result<()> {
         site.lab.clock.advance(domain::Duration::from_secs(600));
     }
     let mut right = model();
-    right.sql = right.sql.replace("(payload->>'n')::BIGINT", "TRY_CAST(payload->>'n' AS BIGINT)");
+    right.sql = right.sql.replace(
+        "(payload->>'n')::BIGINT",
+        "TRY_CAST(payload->>'n' AS BIGINT)",
+    );
     site.lab.set_models(&[right])?;
     site.cycle().await?;
     site.event("orders", r#"{"n": 2}"#).await?;
@@ -120,15 +129,30 @@ async fn both_ways() -> Result<()> {
     alerts.flush(SOON).await;
     let told = webhook.bodies();
     let kinds: Vec<_> = told.iter().map(|body| body["kind"].clone()).collect();
-    ensure!(kinds == ["live_model_failed", "live_model_recovered"], "{told:?}");
-    ensure!(told[0]["model"] == "silver.orders" && told[0]["project"] == "shop", "{told:?}");
+    ensure!(
+        kinds == ["live_model_failed", "live_model_recovered"],
+        "{told:?}"
+    );
+    ensure!(
+        told[0]["model"] == "silver.orders" && told[0]["project"] == "shop",
+        "{told:?}"
+    );
     let detail = told[0]["detail"].as_str().context("an error")?;
     ensure!(detail.contains("x<y"), "{detail}");
     let told = slack.bodies();
-    let texts: Vec<_> = told.iter().filter_map(|body| body["text"].as_str()).collect();
+    let texts: Vec<_> = told
+        .iter()
+        .filter_map(|body| body["text"].as_str())
+        .collect();
     ensure!(texts.len() == 2, "{told:?}");
-    ensure!(texts[0].starts_with("shop: live model silver.orders failed at 2026-"), "{texts:?}");
-    ensure!(texts[0].contains("x&lt;y") && texts[1].contains("recovered"), "{texts:?}");
+    ensure!(
+        texts[0].starts_with("shop: live model silver.orders failed at 2026-"),
+        "{texts:?}"
+    );
+    ensure!(
+        texts[0].contains("x&lt;y") && texts[1].contains("recovered"),
+        "{texts:?}"
+    );
     ensure!(alerts.dropped() == 0, "{alerts:?}");
     Ok(())
 }
@@ -151,9 +175,17 @@ async fn again() -> Result<()> {
     let alerts = Arc::new(alerts);
     fail_and_recover(&mut site(alerts.clone())?).await?;
     alerts.flush(SOON).await;
-    let kinds: Vec<_> = webhook.bodies().iter().map(|body| body["kind"].clone()).collect();
+    let kinds: Vec<_> = webhook
+        .bodies()
+        .iter()
+        .map(|body| body["kind"].clone())
+        .collect();
     // In order: what follows waits for what is asked again.
-    let expected = ["live_model_failed", "live_model_failed", "live_model_recovered"];
+    let expected = [
+        "live_model_failed",
+        "live_model_failed",
+        "live_model_recovered",
+    ];
     ensure!(kinds == expected && alerts.dropped() == 0, "{kinds:?}");
     Ok(())
 }
@@ -186,10 +218,14 @@ async fn command() -> Result<()> {
         words(&format!("ingest {path} --table landing.orders")),
         words("live --once"),
     );
-    let outputs = tokio::task::block_in_place(|| Ok::<_, anyhow::Error>((run(ingest)?, run(live)?)))?;
+    let outputs =
+        tokio::task::block_in_place(|| Ok::<_, anyhow::Error>((run(ingest)?, run(live)?)))?;
     ensure!(outputs.0.status.success(), "{:?}", outputs.0);
     ensure!(outputs.1.status.code() == Some(1), "{:?}", outputs.1);
     let told = webhook.bodies();
-    ensure!(told.len() == 1 && told[0]["kind"] == "live_model_failed", "{told:?}");
+    ensure!(
+        told.len() == 1 && told[0]["kind"] == "live_model_failed",
+        "{told:?}"
+    );
     Ok(())
 }

@@ -22,6 +22,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             "bugs::n07_an_older_insert_does_not_come_back_after_a_delete",
             late,
         ),
+        test_async(
+            "bugs::n07_after_retention_an_older_insert_is_quarantined",
+            late_after_gc,
+        ),
         test_async("bugs::n09_a_value_that_did_not_change_stays", unchanged),
         test_async("bugs::n11_a_null_after_a_delete_is_no_event", tombstone),
         test_async("bugs::n13_a_key_that_changes_is_two_changes", moved_key),
@@ -132,6 +136,67 @@ async fn late() -> Result<()> {
     expect(&site, "SELECT id FROM silver.orders", json!([])).await?;
     let buried = "SELECT id, lsn FROM silver.orders__tombstones";
     expect(&site, buried, json!([[1, 9]])).await
+}
+
+/// A round of all maintenance, so much later.
+async fn maintain_after(site: &Site, days: u64) -> Result<engine::maintain::Report> {
+    let lab = &site.lab;
+    lab.clock
+        .advance(domain::Duration::from_secs(days * 86_400));
+    let budget = engine::maintain::Budget {
+        time: domain::Duration::from_secs(60),
+        steps: u32::MAX,
+        all: true,
+    };
+    let now = ports::Clock::now(&*lab.clock);
+    let report = engine::maintain::maintain(&lab.world, &budget, now).await;
+    ensure!(report.errors.is_empty(), "{report:?}");
+    Ok(report)
+}
+
+async fn late_after_gc() -> Result<()> {
+    let site = Site::in_memory(&[silver()], "")?;
+    for (op, lsn) in [("I", 2), ("D", 9)] {
+        order(&site, op, lsn, (1, "EU", 10)).await?;
+        site.cycle().await?;
+    }
+    // Inside the retention everything is known.
+    ensure!(maintain_after(&site, 6).await?.tombstones == 0, "too early");
+    order(&site, "D", 8, (2, "EU", 20)).await?;
+    order(&site, "I", 7, (3, "EU", 30)).await?;
+    site.cycle().await?;
+    ensure!(
+        maintain_after(&site, 2).await?.tombstones == 1,
+        "one is old"
+    );
+    let buried = "SELECT id, lsn FROM silver.orders__tombstones";
+    expect(&site, buried, json!([[2, 8]])).await?;
+    // Older than the tombstone that is gone: of the deleted row, of a row that is there, of a new row, of a buried one.
+    for (lsn, id) in [(1, 1), (8, 3), (9, 4), (3, 2)] {
+        order(&site, "I", lsn, (id, "US", 40)).await?;
+    }
+    order(&site, "I", 10, (5, "US", 50)).await?;
+    site.cycle().await?;
+    let all = "SELECT id, region, lsn FROM silver.orders ORDER BY id";
+    expect(&site, all, json!([[3, "US", 8], [5, "US", 10]])).await?;
+    let kept = "SELECT (payload->>'id')::BIGINT AS id, split_part(reason, ':', 1) FROM quarantine.orders ORDER BY id";
+    let late = json!([[1, "late_after_gc"], [4, "late_after_gc"]]);
+    expect(&site, kept, late.clone()).await?;
+    let status = site
+        .send("GET", "/api/live/status", &[], "")
+        .await?
+        .json()?;
+    ensure!(status["models"][0]["late_after_gc"] == 2, "{status}");
+    // Nothing but such an event is no commit, and is kept all the same.
+    order(&site, "I", 9, (6, "US", 60)).await?;
+    site.cycle().await?;
+    expect(&site, all, json!([[3, "US", 8], [5, "US", 10]])).await?;
+    expect(
+        &site,
+        "SELECT count(*) FROM quarantine.orders",
+        json!([[3]]),
+    )
+    .await
 }
 
 /// Rows with a text, and a number that may be without a value.

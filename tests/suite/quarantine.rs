@@ -18,12 +18,21 @@ pub(crate) fn trials() -> Vec<Trial> {
         test_async("quarantine::bad_rows_stay_out_and_the_rest_goes_in", casts),
         test_async("quarantine::rows_that_break_an_assertion_stay_out", asserts),
         test_async("quarantine::rows_go_in_once_the_model_is_right", replays),
-        test_async("quarantine::an_old_row_does_not_replace_a_newer_one", overtaken),
+        test_async(
+            "quarantine::an_old_row_does_not_replace_a_newer_one",
+            overtaken,
+        ),
         test_async("quarantine::a_group_is_built_anew_with_its_row", groups),
         test_async("quarantine::a_rebuild_tries_every_row_again", rebuilt),
         test_async("quarantine::what_cannot_be_told_fails_as_before", untold),
-        test_async("quarantine::without_it_a_bad_row_fails_the_refresh", without),
-        test("quarantine::the_commands_list_show_replay_and_drop", commands),
+        test_async(
+            "quarantine::without_it_a_bad_row_fails_the_refresh",
+            without,
+        ),
+        test(
+            "quarantine::the_commands_list_show_replay_and_drop",
+            commands,
+        ),
     ]
 }
 
@@ -95,14 +104,23 @@ async fn listed(site: &Site) -> Result<Vec<(u64, String)>> {
 
 async fn casts() -> Result<()> {
     for adapter in [Adapter::Memory, Adapter::Embedded, Adapter::Stepped] {
-        let lab = Lab::new(adapter, &[orders(STRICT), copy()], domain::LiveSettings::default())?;
+        let lab = Lab::new(
+            adapter,
+            &[orders(STRICT), copy()],
+            domain::LiveSettings::default(),
+        )?;
         let site = Site::new(lab, "")?;
         let bad = [7, 8, 250];
         let amount = |id: u64| if bad.contains(&id) { "ten" } else { "10" };
         let events: Vec<(u64, &str)> = (1..=300).map(|id| (id, amount(id))).collect();
         send(&site, &events).await?;
         site.cycle().await?;
-        expect(&site.lab, "SELECT count(*), max(_seq) FROM silver.orders", json!([[297, 300]])).await?;
+        expect(
+            &site.lab,
+            "SELECT count(*), max(_seq) FROM silver.orders",
+            json!([[297, 300]]),
+        )
+        .await?;
         expect(&site.lab, "SELECT count(*) FROM gold.copy", json!([[297]])).await?;
         let found = listed(&site).await?;
         let ids: Vec<u64> = found.iter().map(|(id, _)| *id).collect();
@@ -112,9 +130,15 @@ async fn casts() -> Result<()> {
         let kept = "SELECT sequence, payload->>'payload' FROM quarantine.orders ORDER BY sequence";
         let row = |id: u64| json!([id, format!("{{\"amount\":\"ten\",\"id\":{id}}}")]);
         expect(&site.lab, kept, json!(bad.map(row))).await?;
-        let status = site.send("GET", "/api/live/status", &[], "").await?.json()?;
+        let status = site
+            .send("GET", "/api/live/status", &[], "")
+            .await?
+            .json()?;
         let silver = &status["models"][0];
-        ensure!(silver["quarantined"] == 3 && silver["status"] == "live", "{silver}");
+        ensure!(
+            silver["quarantined"] == 3 && silver["status"] == "live",
+            "{silver}"
+        );
         ensure!(silver["consumed"]["landing.orders"] == 300, "{silver}");
         // They break nothing any more.
         send(&site, &[(301, "5")]).await?;
@@ -126,9 +150,18 @@ async fn casts() -> Result<()> {
 }
 
 async fn asserts() -> Result<()> {
-    let text = model("silver.orders", json!({}), STRICT, &["amount >= 0", "row_count > 0"]);
+    let text = model(
+        "silver.orders",
+        json!({}),
+        STRICT,
+        &["amount >= 0", "row_count > 0"],
+    );
     let site = Site::in_memory(&[text], "")?;
-    send(&site, &[(1, "10"), (2, "20"), (1, "-1"), (3, "-3"), (2, "21")]).await?;
+    send(
+        &site,
+        &[(1, "10"), (2, "20"), (1, "-1"), (3, "-3"), (2, "21")],
+    )
+    .await?;
     site.cycle().await?;
     let all = "SELECT id, amount FROM silver.orders ORDER BY id";
     expect(&site.lab, all, json!([[1, 10], [2, 21]])).await?;
@@ -137,10 +170,14 @@ async fn asserts() -> Result<()> {
     ensure!(found == expected, "{found:?}");
     // Of an old row, and of no row, it is the model that is wrong.
     let mut site = site;
-    site.lab.set_models(&[model("silver.orders", json!({}), STRICT, &["amount > 15"])])?;
+    site.lab
+        .set_models(&[model("silver.orders", json!({}), STRICT, &["amount > 15"])])?;
     send(&site, &[(4, "30")]).await?;
     let report = serde_json::to_value(site.lab.cycle().await?.models)?;
-    ensure!(report["silver.orders"]["outcome"] == "assertion_failed", "{report}");
+    ensure!(
+        report["silver.orders"]["outcome"] == "assertion_failed",
+        "{report}"
+    );
     expect(&site.lab, all, json!([[1, 10], [2, 21]])).await
 }
 
@@ -148,17 +185,29 @@ async fn replays() -> Result<()> {
     let mut site = Site::in_memory(&[orders(STRICT), copy()], "")?;
     send(&site, &[(1, "10"), (2, "two"), (3, "three"), (4, "40")]).await?;
     site.cycle().await?;
-    expect(&site.lab, "SELECT id FROM gold.copy ORDER BY id", json!([[1], [4]])).await?;
+    expect(
+        &site.lab,
+        "SELECT id FROM gold.copy ORDER BY id",
+        json!([[1], [4]]),
+    )
+    .await?;
     // Nothing has changed, so nothing goes in.
     let silver = table("silver.orders")?;
     let world = site.lab.world.clone();
     let chain = |error: ports::Error| rows::chain(&error);
-    let done = engine::quarantine::replay(&world, &silver, &[]).await.map_err(chain)?;
+    let done = engine::quarantine::replay(&world, &silver, &[])
+        .await
+        .map_err(chain)?;
     ensure!(done.replayed == 0 && done.left.len() == 2, "{done:?}");
     site.lab.set_models(&[orders(LENIENT), copy()])?;
     let world = site.lab.world.clone();
-    let done = engine::quarantine::replay(&world, &silver, &[2]).await.map_err(chain)?;
-    ensure!(done.replayed == 1 && done.added == 1 && !done.rebuilt, "{done:?}");
+    let done = engine::quarantine::replay(&world, &silver, &[2])
+        .await
+        .map_err(chain)?;
+    ensure!(
+        done.replayed == 1 && done.added == 1 && !done.rebuilt,
+        "{done:?}"
+    );
     let left: Vec<u64> = done.left.iter().map(|row| row.id).collect();
     ensure!(left == [3], "{left:?}");
     site.cycle().await?;
@@ -170,11 +219,18 @@ async fn replays() -> Result<()> {
     let gone = engine::quarantine::replay(&world, &silver, &[2]).await;
     let gone = gone.err().context("it is not there any more")?;
     ensure!(gone.kind == ports::Kind::NotFound, "{}", gone.chain());
-    let dropped = engine::quarantine::drop_rows(&world, &silver, &[3]).await.map_err(chain)?;
+    let dropped = engine::quarantine::drop_rows(&world, &silver, &[3])
+        .await
+        .map_err(chain)?;
     ensure!(dropped.dropped == 1 && dropped.left == 0, "{dropped:?}");
     send(&site, &[(5, "50")]).await?;
     site.cycle().await?;
-    expect(&site.lab, "SELECT id FROM gold.copy ORDER BY id", json!([[1], [2], [4], [5]])).await
+    expect(
+        &site.lab,
+        "SELECT id FROM gold.copy ORDER BY id",
+        json!([[1], [2], [4], [5]]),
+    )
+    .await
 }
 
 async fn overtaken() -> Result<()> {
@@ -210,11 +266,16 @@ async fn groups() -> Result<()> {
     site.cycle().await?;
     expect(&site.lab, all, json!([[0, 6], [1, 6]])).await?;
     ensure!(listed(&site).await?.len() == 1, "listed again");
-    site.lab.set_models(&[sums("COALESCE(TRY_CAST(payload->>'amount' AS BIGINT), 100)")])?;
+    site.lab.set_models(&[sums(
+        "COALESCE(TRY_CAST(payload->>'amount' AS BIGINT), 100)",
+    )])?;
     let silver = table("silver.orders")?;
     let done = engine::quarantine::replay(&site.lab.world, &silver, &[]).await;
     let done = done.map_err(|error| rows::chain(&error))?;
-    ensure!(done.replayed == 1 && done.rebuilt && done.left.is_empty(), "{done:?}");
+    ensure!(
+        done.replayed == 1 && done.rebuilt && done.left.is_empty(),
+        "{done:?}"
+    );
     expect(&site.lab, all, json!([[0, 6], [1, 106]])).await
 }
 
@@ -235,7 +296,12 @@ async fn rebuilt() -> Result<()> {
     site.lab.set_models(&[orders(LENIENT)])?;
     full(&site.lab).await?;
     ensure!(listed(&site).await?.is_empty(), "all of them fit");
-    expect(&site.lab, "SELECT count(*) FROM silver.orders", json!([[3]])).await
+    expect(
+        &site.lab,
+        "SELECT count(*) FROM silver.orders",
+        json!([[3]]),
+    )
+    .await
 }
 
 async fn untold() -> Result<()> {
@@ -246,20 +312,36 @@ async fn untold() -> Result<()> {
     site.event("names", "{}").await?;
     send(&site, &[(1, "one")]).await?;
     let report = serde_json::to_value(site.lab.cycle().await?.models)?;
-    let told = report["silver.orders"]["message"].as_str().unwrap_or_default();
-    ensure!(told.contains("one") && told.contains("2 inputs"), "{report}");
+    let told = report["silver.orders"]["message"]
+        .as_str()
+        .unwrap_or_default();
+    ensure!(
+        told.contains("one") && told.contains("2 inputs"),
+        "{report}"
+    );
     // A query that is wrong is no fault of any row.
-    let wrong = orders("SELECT (payload->>'id')::BIGINT AS id, no_such_column, _seq FROM landing.orders");
+    let wrong =
+        orders("SELECT (payload->>'id')::BIGINT AS id, no_such_column, _seq FROM landing.orders");
     let site = Site::in_memory(&[wrong], "")?;
     send(&site, &[(1, "1")]).await?;
     let report = serde_json::to_value(site.lab.cycle().await?.models)?;
-    let told = report["silver.orders"]["message"].as_str().unwrap_or_default();
-    ensure!(told.contains("no_such_column") && told.contains("without the new rows"), "{report}");
+    let told = report["silver.orders"]["message"]
+        .as_str()
+        .unwrap_or_default();
+    ensure!(
+        told.contains("no_such_column") && told.contains("without the new rows"),
+        "{report}"
+    );
     Ok(())
 }
 
 async fn without() -> Result<()> {
-    let text = model("silver.orders", json!({ "on_bad_row": "fail" }), STRICT, &[]);
+    let text = model(
+        "silver.orders",
+        json!({ "on_bad_row": "fail" }),
+        STRICT,
+        &[],
+    );
     let site = Site::in_memory(&[text], "")?;
     send(&site, &[(1, "one"), (2, "2")]).await?;
     let report = serde_json::to_value(site.lab.cycle().await?.models)?;
@@ -285,7 +367,12 @@ fn commands() -> Result<()> {
     run(&["ingest", &path, "--table", "landing.orders"])?;
     run(&["run"])?;
     let list = run(&["quarantine", "list"])?;
-    for part in ["silver.orders: 2 rows", "landing.orders", "two", "quarantine.orders"] {
+    for part in [
+        "silver.orders: 2 rows",
+        "landing.orders",
+        "two",
+        "quarantine.orders",
+    ] {
         ensure!(list.contains(part), "no `{part}` in\n{list}");
     }
     let shown = run(&["quarantine", "show", "silver.orders", "3", "--json"])?;
@@ -295,11 +382,20 @@ fn commands() -> Result<()> {
     run(&["quarantine", "drop", "silver.orders", "--id", "3"])?;
     let done = run(&["quarantine", "replay", "silver.orders", "--json"])?;
     let done: Value = serde_json::from_str(&done)?;
-    ensure!(done["replayed"] == 0 && done["left"][0]["id"] == 2, "{done}");
+    ensure!(
+        done["replayed"] == 0 && done["left"][0]["id"] == 2,
+        "{done}"
+    );
     let text = run(&["quarantine", "list", "silver.orders", "--json"])?;
     let listed: Value = serde_json::from_str(&text)?;
-    ensure!(listed["models"][0]["rows"].as_array().map(Vec::len) == Some(1), "{listed}");
-    ensure!(listed["tables"][0] == json!({ "table": "quarantine.orders", "rows": 2 }), "{listed}");
+    ensure!(
+        listed["models"][0]["rows"].as_array().map(Vec::len) == Some(1),
+        "{listed}"
+    );
+    ensure!(
+        listed["tables"][0] == json!({ "table": "quarantine.orders", "rows": 2 }),
+        "{listed}"
+    );
     let output = program::run(folder.path(), &["quarantine", "show", "silver.orders", "3"])?;
     ensure!(output.status.code() == Some(1), "{output:?}");
     Ok(())

@@ -32,6 +32,8 @@ pub const TABLES: &str = "tables";
 pub const HEAD: &str = "head";
 /// Sort key of a [`ModelState`].
 pub const STATE: &str = "state";
+/// Sort key of a model's [`Collected`].
+pub const COLLECTED: &str = "collected";
 /// Sort key of a model's [`Quarantine`].
 pub const QUARANTINE: &str = "quarantine";
 /// Sort key of a [`Control`].
@@ -190,6 +192,9 @@ pub struct ModelState {
     /// Values of change events that had not changed and were not there to be kept, since the model was first built.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unavailable: u64,
+    /// Change events quarantined since their key's tombstone may be gone.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late_after_gc: u64,
     /// Rows of the inputs that are in quarantine.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub quarantined: u64,
@@ -204,6 +209,18 @@ pub struct ModelState {
     /// Materialization, strategy and key of the last build; none before it was remembered.
     #[serde(default)]
     pub shape: Option<String>,
+}
+
+/// `model#<m>` / `collected`: what is known of tombstones that are gone, since they were older than they are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Collected {
+    /// The greatest sequence among them, as the lake writes it: an event of an unknown key that is not newer may be of a
+    /// deleted row.
+    pub through: String,
+    /// How many went.
+    pub rows: u64,
+    /// When the last of them went.
+    pub at: Timestamp,
 }
 
 /// `model#<m>` / `quarantine`: rows of the inputs that stay out of the model, since they broke it (`on_bad_row=quarantine`).

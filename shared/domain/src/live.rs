@@ -32,6 +32,8 @@ pub struct LiveSettings {
     pub max_lag: Duration,
     /// What stands for a value that the sender of a change did not have, since it did not change.
     pub unavailable_value: Placeholder,
+    /// How long a tombstone is kept after the delete was applied.
+    pub tombstone_retention: Duration,
     /// What is done at quiet moments.
     pub maintenance: Maintenance,
 }
@@ -89,6 +91,7 @@ impl Default for LiveSettings {
             profile_interval: Duration::from_secs(300),
             max_lag: Duration::from_secs(300),
             unavailable_value: Placeholder::default(),
+            tombstone_retention: Duration::from_secs(7 * 86_400),
             maintenance: Maintenance::default(),
         }
     }

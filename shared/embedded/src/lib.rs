@@ -18,7 +18,7 @@ mod objects;
 mod queue;
 mod sqlite;
 
-pub use alerts::{Channel, ChannelAlerts, channels, HttpPost, LogAlerts, Post};
+pub use alerts::{Channel, ChannelAlerts, HttpPost, LogAlerts, Post, channels};
 pub use chance::SystemChance;
 pub use clock::SystemClock;
 pub use object_store::memory::InMemory as MemoryObjects;

@@ -126,6 +126,11 @@ pub(crate) fn quarantine(model: &TableName) -> Key {
     Key::new(items::model(model), items::QUARANTINE)
 }
 
+/// Key of what is known of a model's tombstones that are gone.
+pub(crate) fn collected(model: &TableName) -> Key {
+    Key::new(items::model(model), items::COLLECTED)
+}
+
 /// Key of a model's control.
 pub(crate) fn control(model: &TableName) -> Key {
     Key::new(items::model(model), items::CONTROL)

@@ -55,6 +55,8 @@ pub struct Report {
     pub folds: u64,
     /// Rows in them.
     pub folded_rows: u64,
+    /// Tombstones that had been kept long enough.
+    pub tombstones: u64,
     /// Snapshots that went.
     pub snapshots: u64,
     /// Objects that were found to be named by nothing: they go after the grace time.
@@ -87,6 +89,7 @@ impl Report {
         self.folded_commits += other.folded_commits;
         self.folds += other.folds;
         self.folded_rows += other.folded_rows;
+        self.tombstones += other.tombstones;
         self.snapshots += other.snapshots;
         self.garbage_found += other.garbage_found;
         self.garbage_waiting = other.garbage_waiting;

@@ -1,6 +1,7 @@
 //! One refresh: pin, query, stage, check, commit.
 
 mod alert;
+mod asserts;
 pub(crate) mod bad_rows;
 mod checks;
 pub(crate) mod commit;

@@ -98,6 +98,8 @@ pub struct ModelStatus {
     pub retry_in_seconds: Option<f64>,
     /// Whether its definition is another one than its rows were built from: new rows follow the new one.
     pub edited: bool,
+    /// Change events quarantined since their key's tombstone may be gone.
+    pub late_after_gc: u64,
     /// Rows of its inputs that are in quarantine.
     pub quarantined: u64,
     /// Values of change events that had not changed and were not there to be kept: NULL since.
@@ -195,6 +197,7 @@ async fn one(
         last_error: state.last_error,
         edited,
         retry_in_seconds: state.retry_at.map(|at| at.since(now).as_secs_f64()),
+        late_after_gc: state.late_after_gc,
         quarantined: state.quarantined,
         unavailable_values: state.unavailable,
         warnings: state.warnings,

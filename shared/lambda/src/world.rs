@@ -129,7 +129,10 @@ pub async fn cold_start(query: MakeQuery) -> Result<Deployed, Error> {
     let refreshes = Arc::new(SqsRefreshes::new(client, url, time, luck));
     let channel = |url: &Option<settings::Secret>| url.as_ref().map(|url| url.0.clone());
     let (log, name) = (settings.alerts.log, &settings.name);
-    let (webhook, slack) = (channel(&settings.alerts.webhook), channel(&settings.alerts.slack));
+    let (webhook, slack) = (
+        channel(&settings.alerts.webhook),
+        channel(&settings.alerts.slack),
+    );
     let alerts = embedded::channels(log, name, webhook, slack, clock.clone());
     let world = World {
         query: query(tables.clone(), objects.clone(), &settings)?,

@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
-use domain::{OnSchemaChange, TableName, cdc::Placeholder, items::Snapshot};
+use domain::{OnSchemaChange, TableName, Timestamp, cdc::Placeholder, items::Snapshot};
 use futures::stream::BoxStream;
 
 use crate::{
     Result,
     feed::{Between, Changes},
     state::Write,
-    upkeep::{Compacted, Keep, Sweep, Swept},
+    upkeep::{Collected, Compacted, Keep, Sweep, Swept},
 };
 
 /// A stream of record batches of one schema.
@@ -169,6 +169,10 @@ pub enum Deletes {
         tombstones: TableName,
         /// The snapshot of it that the change is based on; none creates the table.
         base: Option<Snapshot>,
+        /// The greatest sequence of tombstones that are gone ([`Collected::through`]): an upsert of a key that neither
+        /// table nor tombstones have, and that is not newer, may be of a row that was deleted. It comes back in
+        /// [`Staged::late`].
+        collected: Option<String>,
     },
     /// The row stays as it is, but for the columns of the operation and the sequence, `_seq` and `_deleted`: these become
     /// the delete's, `_deleted` true. Of a key without a row the event becomes one. The table has a column `_deleted`
@@ -219,6 +223,8 @@ pub struct Staged {
     pub tombstones: Option<Tombstones>,
     /// Change events without a sequence, as they were delivered (**Q-1**).
     pub refused: Vec<RecordBatch>,
+    /// Events that may be older than a tombstone that is gone, in the table's columns (**Q-1**).
+    pub late: Vec<RecordBatch>,
     /// Values of change events that did not change and were not there to be kept: NULL now.
     pub unavailable: u64,
 }
@@ -273,6 +279,19 @@ pub trait Tables: Send + Sync + fmt::Debug {
     async fn sweep(&self, table: &TableName, sweep: &Sweep) -> Result<Swept> {
         let (_, _) = (table, sweep);
         Ok(Swept::default())
+    }
+
+    /// Stages the removal of tombstones of deletes that were applied before a moment. `sequence` is their column of that name,
+    /// `known` what [`Collected::through`] was so far. None when there is none to remove, or the table moved on meanwhile.
+    async fn collect(
+        &self,
+        table: &TableName,
+        sequence: &str,
+        before: Timestamp,
+        known: Option<&str>,
+    ) -> Result<Option<Collected>> {
+        let (_, _, _, _) = (table, sequence, before, known);
+        Ok(None)
     }
 
     /// Writes the files anew that hold the most deleted rows, up to so many bytes. Neither watermark nor commit count

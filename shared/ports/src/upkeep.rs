@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 
 use domain::{Duration, Timestamp};
 
+use crate::state::Write;
+
 /// A step of folding: runs of small landing commits become one.
 #[derive(Clone, Debug)]
 pub struct Fold {
@@ -94,4 +96,16 @@ pub struct Compacted {
     pub bytes: u64,
     /// The table moved on meanwhile, and nothing was done.
     pub conflict: bool,
+}
+
+/// Tombstones that are to go.
+#[derive(Clone, Debug)]
+#[must_use = "they go when the writes are committed"]
+pub struct Collected {
+    /// How many.
+    pub rows: u64,
+    /// The greatest sequence among them and among all that went before, in a form of the lake's own.
+    pub through: String,
+    /// The catalog pointer and the head of their table, expected as they were read.
+    pub writes: Vec<Write>,
 }

@@ -8,7 +8,8 @@ use domain::{
 };
 
 use crate::{
-    AlertChannels, Auth, Complaint, FILE, QueryLimits, Queues, Secret, Settings, Source, StateStore, Warehouse,
+    AlertChannels, Auth, Complaint, FILE, QueryLimits, Queues, Secret, Settings, Source,
+    StateStore, Warehouse,
     read::{Reader, Section},
     tree::{self, Node, Value},
     words::{boolean, column_kind, count, names, size},
@@ -212,6 +213,7 @@ fn live(reader: &mut Reader<'_>, node: Option<Node>) -> LiveSettings {
         profile_interval: span("profile_interval", d.profile_interval),
         max_lag: span("max_lag", d.max_lag),
         unavailable_value,
+        tombstone_retention: span("tombstone_retention", d.tombstone_retention),
         maintenance: d.maintenance,
     };
     if live.poll_interval < Duration::from_millis(10) {

@@ -184,6 +184,14 @@ fn render(status: &Status, requests: &BTreeMap<Labels, Served>) -> String {
         model(|m| u64::from(m.consecutive_failures)),
     );
     page.family(
+        "headwater_model_late_after_gc_total",
+        "counter",
+        "Change events quarantined since their key's tombstone may be gone.",
+        "model",
+        models(),
+        model(|m| m.late_after_gc),
+    );
+    page.family(
         "headwater_model_quarantined_rows",
         "gauge",
         "Rows of the inputs that are in quarantine.",

@@ -130,7 +130,10 @@ mod tests {
         assert!(body.contains("failed at 1970"), "{body}");
         assert!(body.contains("&lt;b&gt; &amp; c"), "{body}");
         let body = slack.body(&alert(AlertKind::LiveModelRecovered, None));
-        assert!(body.contains("shop: live model silver.orders recovered"), "{body}");
+        assert!(
+            body.contains("shop: live model silver.orders recovered"),
+            "{body}"
+        );
         assert_eq!(format!("{slack:?}"), "slack ***");
     }
 }

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 
 use domain::{
-    TableName,
+    TableName, Timestamp,
     items::{self, Consumed, Head},
 };
 use ports::{
     Result,
-    state::{Item, Key, Span, query_all},
+    state::{Expect, Item, Key, Span, Write, query_all},
     upkeep::Keep,
 };
 
 use super::Round;
-use crate::load;
+use crate::{load, refresh::events};
 
 /// Snapshots of a table that stay whatever their age.
 const SNAPSHOTS_KEPT: usize = 20;
@@ -29,11 +29,50 @@ impl Round<'_> {
             return Ok(());
         };
         if head.is_some() {
+            self.collect(table).await?;
             self.compact(table).await?;
             self.expire(table).await?;
         }
         let swept = self.world.tables.sweep(table, &self.sweep()).await?;
         self.swept(table, mark, commits, swept).await
+    }
+
+    /// Removes tombstones of a model's that have been kept long enough, and remembers the greatest sequence among them.
+    async fn collect(&mut self, table: &TableName) -> Result<()> {
+        let owner = self.world.project.models.values().find_map(|model| {
+            let theirs = events::tombstones(model).ok().flatten()?;
+            let cdc = model.config.cdc.as_ref()?;
+            (theirs == *table).then(|| (model.name.clone(), events::sequence(cdc)))
+        });
+        let Some((model, sequence)) = owner else {
+            return Ok(());
+        };
+        if !self.step() {
+            return Ok(());
+        }
+        let key = load::collected(&model);
+        let item = self.world.state.get(&key).await?;
+        let known: Option<items::Collected> = item.as_ref().map(Item::decode).transpose()?;
+        let keep = i64::try_from(self.world.live.tombstone_retention.as_micros());
+        let before = Timestamp(self.now.0.saturating_sub(keep.unwrap_or(i64::MAX)));
+        let through = known.as_ref().map(|known| known.through.as_str());
+        let tables = &self.world.tables;
+        let collected = tables.collect(table, &sequence, before, through).await?;
+        let Some(collected) = collected else {
+            return Ok(());
+        };
+        let note = items::Collected {
+            through: collected.through,
+            rows: known.map_or(0, |known| known.rows) + collected.rows,
+            at: self.now,
+        };
+        let mut writes = collected.writes;
+        writes.push(Write::put(key, &note, Expect::as_read(item.as_ref())));
+        match self.world.state.transact(writes).await?.is_committed() {
+            true => self.report.tombstones += collected.rows,
+            false => self.report.conflicts += 1,
+        }
+        Ok(())
     }
 
     async fn compact(&mut self, table: &TableName) -> Result<()> {

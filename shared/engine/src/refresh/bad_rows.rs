@@ -18,6 +18,7 @@ use ports::{
 };
 
 use super::{
+    asserts,
     job::{Job, Loaded, Reason},
     make::{self, Made, Stopped},
 };
@@ -276,13 +277,13 @@ pub(super) async fn breaking(
         (_, None, _) => return Ok(None),
     };
     let mut bad = BTreeMap::new();
-    for (expression, predicate) in make::row_checks(model)? {
+    for (expression, predicate) in asserts::row_checks(model)? {
         let sql = format!(
             "SELECT {SEQUENCE} FROM {} WHERE ({predicate}) AND {SEQUENCE} > {above} ORDER BY {SEQUENCE} LIMIT {}",
             model.name,
             ROWS_MAX + 1
         );
-        for sequence in make::numbers_of_rows(world, &model.name, staged, &sql).await? {
+        for sequence in asserts::numbers_of_rows(world, &model.name, staged, &sql).await? {
             let replayed = out
                 .replay
                 .as_ref()

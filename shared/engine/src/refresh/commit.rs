@@ -87,6 +87,7 @@ pub(crate) async fn commit(
         writes.extend(events::bury(world, loaded, tombstones)?);
     }
     writes.extend(others);
+    writes.extend(events::forget(job, loaded, rebuilt)?);
     writes.extend(consumed(job, loaded));
     let key = load::state(&job.model.name);
     writes.push(Write::put(key.clone(), &state, loaded.items.expect(&key)));
@@ -137,6 +138,15 @@ fn published(loaded: &Loaded, staged: &ports::tables::Staged) -> Position {
         None => commits,
     };
     before.advance(Position { sequence, commits })
+}
+
+/// Events that may be older than a tombstone that is gone.
+fn late_events(staged: &ports::tables::Staged) -> u64 {
+    staged
+        .late
+        .iter()
+        .map(|batch| batch.num_rows() as u64)
+        .sum()
 }
 
 /// Own head, own commit, own place in the listing.
@@ -221,6 +231,7 @@ fn succeeded(
         refreshes: before.refreshes + 1,
         rows: before.rows + made.staged.added,
         unavailable: before.unavailable + made.staged.unavailable,
+        late_after_gc: before.late_after_gc + late_events(&made.staged),
         quarantined: made.held.unwrap_or(before.quarantined),
         last_refresh: Some(now),
         last_lag_ms: Some(millis(lag)),

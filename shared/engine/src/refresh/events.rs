@@ -7,7 +7,11 @@ use arrow::{
     array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray},
     json::writer::{LineDelimited, WriterBuilder},
 };
-use domain::{Model, Position, SEQUENCE, SEQUENCE_ALIAS, TableName, items::Head, model::Cdc};
+use domain::{
+    Model, Position, SEQUENCE, SEQUENCE_ALIAS, TableName,
+    items::{Collected, Head},
+    model::Cdc,
+};
 use ports::{
     Error, Kind, Result,
     landing::Append,
@@ -40,6 +44,14 @@ pub(crate) fn tombstones(model: &Model) -> Result<Option<TableName>> {
     hard.then(|| name(&model.name)).transpose()
 }
 
+/// The column that orders a model's events.
+pub(crate) fn sequence(cdc: &Cdc) -> String {
+    match cdc.seq.eq_ignore_ascii_case(SEQUENCE_ALIAS) {
+        true => SEQUENCE.to_owned(),
+        false => cdc.seq.clone(),
+    }
+}
+
 /// How a model's events are applied.
 ///
 /// # Errors
@@ -59,13 +71,11 @@ pub(super) fn apply(world: &World, job: &Job<'_>, loaded: &Loaded, cdc: &Cdc) ->
                 .head(&tombstones)?
                 .and_then(|head| head.snapshot),
             tombstones,
+            collected: collected(job, loaded)?.map(|collected| collected.through),
         },
         None => Deletes::Soft,
     };
-    let sequence = match cdc.seq.eq_ignore_ascii_case(SEQUENCE_ALIAS) {
-        true => SEQUENCE.to_owned(),
-        false => cdc.seq.clone(),
-    };
+    let sequence = sequence(cdc);
     Ok(Events {
         key: job.model.config.unique_key.clone(),
         op: cdc.op.clone(),
@@ -74,6 +84,24 @@ pub(super) fn apply(world: &World, job: &Job<'_>, loaded: &Loaded, cdc: &Cdc) ->
         deletes,
         rebuild: job.reason == Reason::Full && loaded.is_built(),
     })
+}
+
+/// What is known of the model's tombstones that are gone.
+fn collected(job: &Job<'_>, loaded: &Loaded) -> Result<Option<Collected>> {
+    loaded.items.get(&load::collected(&job.model.name))
+}
+
+/// A model that is built from nothing has all its tombstones again.
+///
+/// # Errors
+/// `Corrupt` from the state store.
+pub(super) fn forget(job: &Job<'_>, loaded: &Loaded, rebuilt: bool) -> Result<Option<Write>> {
+    let known = collected(job, loaded)?.filter(|_| rebuilt);
+    let key = load::collected(&job.model.name);
+    Ok(known.map(|_| Write::Delete {
+        expect: loaded.items.expect(&key),
+        key,
+    }))
 }
 
 /// The writes that make staged tombstones the table everybody reads.
@@ -104,7 +132,8 @@ pub(super) fn bury(world: &World, loaded: &Loaded, staged: &Tombstones) -> Resul
         .collect())
 }
 
-/// Keeps events without a sequence in `quarantine.<model>`, before the commit that leaves them out (**Q-1**); how many.
+/// Keeps events without a sequence, and those that may be older than a tombstone that is gone, in `quarantine.<model>`,
+/// before the commit that leaves them out (**Q-1**); how many.
 ///
 /// An attempt that is repeated with the same events keeps them once. One that is repeated with more of them, after a
 /// crash or a lost race, may keep some twice: rather twice than never.
@@ -117,13 +146,33 @@ pub(super) async fn quarantine(
     loaded: &Loaded,
     staged: &Staged,
 ) -> Result<u64> {
-    if staged.refused.iter().all(|batch| batch.num_rows() == 0) {
+    let column = job.model.config.cdc.as_ref().map_or("", |cdc| &cdc.seq);
+    let model = &job.model.name;
+    let unordered =
+        format!("change event of {model} without a sequence: column `{column}` is NULL or blank");
+    let late = format!(
+        "late_after_gc: change event of {model} that may be of a row deleted longer ago than \
+         live.tombstone_retention; its tombstone is gone"
+    );
+    let count = set_aside(world, job, loaded, &staged.refused, &unordered).await?;
+    Ok(count + set_aside(world, job, loaded, &staged.late, &late).await?)
+}
+
+/// Keeps events in `quarantine.<model>`; how many.
+async fn set_aside(
+    world: &World,
+    job: &Job<'_>,
+    loaded: &Loaded,
+    events: &[RecordBatch],
+    reason: &str,
+) -> Result<u64> {
+    if events.iter().all(|batch| batch.num_rows() == 0) {
         return Ok(0);
     }
     let model = &job.model.name;
     let failed = |error| Error::new(Kind::Invalid, "quarantine events of", model).because(error);
     let mut text = Vec::new();
-    for batch in &staged.refused {
+    for batch in events {
         let mut writer = WriterBuilder::new()
             .with_explicit_nulls(true)
             .build::<_, LineDelimited>(&mut text);
@@ -138,21 +187,18 @@ pub(super) async fn quarantine(
         key.push_str(&format!(" {}:{from}-{to}", input.table));
     }
     key.push_str(&format!(" {:016x}", hash(text.bytes())));
-    let column = job.model.config.cdc.as_ref().map_or("", |cdc| &cdc.seq);
-    let reason =
-        format!("change event of {model} without a sequence: column `{column}` is NULL or blank");
     let table = TableName::new(QUARANTINE, model.name())
         .map_err(|error| Error::new(Kind::Invalid, "quarantine events of", model).because(error))?;
     let now = world.clock.now();
     let append = Append {
         table: table.clone(),
-        rows: rows(world, &payloads, &reason).map_err(failed)?,
+        rows: rows(world, &payloads, reason).map_err(failed)?,
         origin_at: now,
         key: Some(key),
     };
     let stored = world.landing.append(append).await?;
     let count = payloads.len() as u64;
-    tracing::warn!(%model, events = count, %table, "events without a sequence were quarantined");
+    tracing::warn!(%model, events = count, %table, reason, "change events were quarantined");
     let position = stored.position;
     announce(world, Announcement { table, position }).await;
     Ok(count)

@@ -85,7 +85,7 @@ impl<'a> Job<'a> {
         let mut keys = vec![load::head(name), load::state(name), load::control(name)];
         keys.extend(self.tables.iter().chain(&self.inputs).map(load::head));
         keys.extend(self.inputs.iter().map(|input| load::consumed(name, input)));
-        keys.push(load::quarantine(name));
+        keys.extend([load::quarantine(name), load::collected(name)]);
         // A name that is none fails the build, when the events are applied.
         let tombstones = events::tombstones(self.model).ok().flatten();
         keys.extend(tombstones.iter().map(load::head));

@@ -263,6 +263,7 @@ impl Tables for Lake {
             writes: vec![Write::put(key, &after, Expect::as_read(pointer.as_ref()))],
             tombstones: None,
             refused: Vec::new(),
+            late: Vec::new(),
             unavailable: 0,
         })
     }

@@ -15,7 +15,7 @@ use super::{
     gaps::Gaps,
     intake::{Keyed, Taken},
     probe::Sought,
-    rank::Order,
+    rank::{Order, Rank},
     shape::position,
     stage::{Plan, Sealing, Stage, open},
     table::Table,
@@ -41,7 +41,9 @@ pub(super) async fn stage(lake: &Lake, apply: &Apply, change: Change) -> Result<
     let kind = columns.read.field(sequence).data_type();
     let order = Order::new(table, &apply.sequence, kind)?;
     let graveyard = match &apply.deletes {
-        Deletes::Hard { tombstones, base } => {
+        Deletes::Hard {
+            tombstones, base, ..
+        } => {
             let opened = open(lake, tombstones, base.as_ref()).await?;
             Some(Graveyard::new(&stage, tombstones, opened, apply, sequence)?)
         }
@@ -82,7 +84,23 @@ pub(super) async fn stage(lake: &Lake, apply: &Apply, change: Change) -> Result<
     let taken = stage
         .take_in(change.rows, change.restamp_from, Some(keyed), Some(events))
         .await?;
-    settle(stage, graveyard, taken, change.properties).await
+    let collected = match &apply.deletes {
+        Deletes::Hard { collected, .. } if !apply.rebuild => collected.as_deref(),
+        Deletes::Hard { .. } | Deletes::Soft => None,
+    };
+    let collected = collected.map(|text| {
+        let corrupt = Error::new(Kind::Corrupt, "read what was collected of", table);
+        Rank::from_text(text).ok_or_else(|| corrupt.because(format!("`{text}` is no sequence")))
+    });
+    let collected = collected.transpose()?;
+    settle(
+        stage,
+        graveyard,
+        taken,
+        change.properties,
+        collected.as_ref(),
+    )
+    .await
 }
 
 /// Decides about the events that were taken in, and writes what is left of them.
@@ -91,6 +109,7 @@ async fn settle(
     graveyard: Option<Graveyard<'_>>,
     taken: Taken,
     properties: std::collections::BTreeMap<String, String>,
+    collected: Option<&Rank>,
 ) -> Result<Staged> {
     let Taken {
         rows,
@@ -112,7 +131,7 @@ async fn settle(
             }
         }
     )?;
-    let verdict = judge(&events, &stored, &graves, graveyard.is_none())?;
+    let verdict = judge(&events, &stored, &graves, graveyard.is_none(), collected)?;
     let flagged = verdict.flagged();
     let Verdict {
         unstored,
@@ -120,6 +139,7 @@ async fn settle(
         cleared,
         buried,
         flagged: rewritten,
+        late,
     } = verdict;
     let filling = (events.gaps).fill(&events, (&stored, &graves), &unstored, graveyard.is_none());
     let added = rows - superseded.len() - unstored.len() + flagged;
@@ -129,11 +149,11 @@ async fn settle(
             && gone.is_empty()
             && let Some(unchanged) = stage.unchanged()
         {
-            return Ok(unchanged);
+            return Ok((unchanged, fill::only(&stage, rest, &late).await?));
         }
         let without = superseded | unstored;
         let names = events.gaps.names;
-        let written = fill::write(&stage, &filling, names, rest, without).await?;
+        let written = fill::write(&stage, &filling, names, rest, without, &late).await?;
         flags::write(&stage, &events, &rewritten, &written.writer).await?;
         let sealing = Sealing {
             written: written.files,
@@ -144,7 +164,7 @@ async fn settle(
             sequence_max,
             properties: of_table,
         };
-        stage.seal(sealing).await
+        Ok((stage.seal(sealing).await?, written.late))
     };
     let seal_tombstones = async {
         match graveyard {
@@ -152,7 +172,7 @@ async fn settle(
             None => Ok(None),
         }
     };
-    let (mut staged, tombstones) = futures::try_join!(seal_table, seal_tombstones)?;
+    let ((mut staged, late), tombstones) = futures::try_join!(seal_table, seal_tombstones)?;
     if let Some((table, tombstones)) = tombstones {
         staged.writes.extend(tombstones.writes);
         staged.tombstones = Some(Tombstones {
@@ -162,6 +182,7 @@ async fn settle(
         });
     }
     staged.refused = events.refused;
+    staged.late = late.into_iter().collect();
     staged.unavailable = filling.unknown;
     Ok(staged)
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt64Array, new_null_array},
-    compute::{cast, concat_batches, interleave, take},
+    compute::{cast, concat_batches, interleave, take, take_record_batch},
     datatypes::{DataType, SchemaRef},
 };
 use ports::{Error, Kind, Result, tables::FilePart};
@@ -28,6 +28,8 @@ pub(super) struct Written {
     pub writer: Writer,
     /// Rows of the files to be deleted again, numbered across them.
     pub unstored: RoaringTreemap,
+    /// The rows that were asked for.
+    pub late: Option<RecordBatch>,
 }
 
 /// Rows that values are taken from.
@@ -37,25 +39,43 @@ struct Donors {
     places: BTreeMap<usize, (RoaringTreemap, u64)>,
 }
 
-/// Writes the rows of a change, less those `without`, and those with values from elsewhere.
+/// Some rows of a change none of which is stored.
+pub(super) async fn only(
+    stage: &Stage<'_>,
+    rest: Rest,
+    rows: &RoaringTreemap,
+) -> Result<Option<RecordBatch>> {
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let donors = match rest {
+        Rest::Held(batches) => held(stage, &batches, rows.clone())?,
+        Rest::Written(writer) => reread(stage, &writer.finish().await?, rows.clone()).await?,
+    };
+    Ok(Some(donors.batch))
+}
+
+/// Writes the rows of a change, less those `without`, and those with values from elsewhere; gives back the rows `late`.
 pub(super) async fn write(
     stage: &Stage<'_>,
     filling: &Filling,
     names: Option<usize>,
     rest: Rest,
     without: RoaringTreemap,
+    late: &RoaringTreemap,
 ) -> Result<Written> {
-    if filling.rows.is_empty() {
+    if filling.rows.is_empty() && late.is_empty() {
         let (writer, unstored) = rest.write(without, stage.target()).await?;
         let files = Vec::new();
         return Ok(Written {
             files,
             writer,
             unstored,
+            late: None,
         });
     }
     let filled: RoaringTreemap = filling.rows.keys().copied().collect();
-    let mut wanted = filled.clone();
+    let mut wanted = &filled | late;
     let mut of_table = BTreeMap::<usize, RoaringTreemap>::new();
     for (_, source) in filling.rows.values().flatten() {
         match source {
@@ -66,7 +86,7 @@ pub(super) async fn write(
     }
     let stored = stored(stage, of_table).await?;
     let without = without | filled;
-    let (change, written) = match rest {
+    let (change, mut written) = match rest {
         Rest::Held(batches) => {
             let change = held(stage, &batches, wanted)?;
             let rest = Rest::Held(batches);
@@ -78,6 +98,7 @@ pub(super) async fn write(
                     files,
                     writer,
                     unstored,
+                    late: None,
                 },
             )
         }
@@ -92,12 +113,16 @@ pub(super) async fn write(
                     files,
                     writer,
                     unstored,
+                    late: None,
                 },
             )
         }
     };
     let batch = filling.build(&stage.draft.columns.file, names, &change, &stored)?;
     written.writer.write(batch).await;
+    if !late.is_empty() {
+        written.late = Some(change.rows(late)?);
+    }
     Ok(written)
 }
 
@@ -178,6 +203,12 @@ impl Donors {
             usize::try_from(first + before).unwrap_or(usize::MAX)
         });
         place.unwrap_or(usize::MAX)
+    }
+
+    /// Rows of the change.
+    fn rows(&self, rows: &RoaringTreemap) -> Result<RecordBatch> {
+        let places: UInt64Array = rows.iter().map(|row| self.place(0, row) as u64).collect();
+        take_record_batch(&self.batch, &places).map_err(corrupt)
     }
 
     /// A column, in the type that the table has it in.

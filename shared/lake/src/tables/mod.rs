@@ -12,6 +12,7 @@
 mod bounds;
 mod cache;
 mod changes;
+mod collect;
 mod columns;
 mod commit;
 mod compact;
@@ -51,7 +52,7 @@ use std::{fmt, sync::Arc};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use domain::{
-    TableName,
+    TableName, Timestamp,
     items::{self, HEAD, Head, Snapshot},
 };
 use ports::{
@@ -59,7 +60,7 @@ use ports::{
     feed::{Between, Changes},
     state::Key,
     tables::{Change, Pin, Scan, Staged},
-    upkeep::{Compacted, Keep, Sweep, Swept},
+    upkeep::{Collected, Compacted, Keep, Sweep, Swept},
 };
 
 use self::{cache::Cache, limits::Limits, names::Root, read::Footers, table::Table};
@@ -196,6 +197,16 @@ impl Tables for Lake {
 
     async fn sweep(&self, table: &TableName, sweep: &Sweep) -> Result<Swept> {
         upkeep::sweep(self, table, sweep).await
+    }
+
+    async fn collect(
+        &self,
+        table: &TableName,
+        sequence: &str,
+        before: Timestamp,
+        known: Option<&str>,
+    ) -> Result<Option<Collected>> {
+        collect::collect(self, table, sequence, before, known).await
     }
 
     async fn compact(&self, table: &TableName, key: &[String], bytes: u64) -> Result<Compacted> {

@@ -32,6 +32,35 @@ pub(crate) enum Rank {
     Moment(i128),
 }
 
+impl Rank {
+    /// A text that [`Rank::from_text`] reads.
+    pub(crate) fn to_text(&self) -> String {
+        match self {
+            Self::Value(value) => format!("value {value}"),
+            Self::Moment(moment) => format!("moment {moment}"),
+            Self::Number(bytes) => {
+                let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("number {}", hex.concat())
+            }
+        }
+    }
+
+    /// The sequence of a text.
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        let (kind, rest) = text.split_once(' ')?;
+        Some(match kind {
+            "value" => Self::Value(rest.parse().ok()?),
+            "moment" => Self::Moment(rest.parse().ok()?),
+            "number" => {
+                let pair = |at: usize| u8::from_str_radix(rest.get(at..at + 2)?, 16).ok();
+                let bytes: Option<Vec<u8>> = (0..rest.len()).step_by(2).map(pair).collect();
+                Self::Number(bytes?.into())
+            }
+            _ => return None,
+        })
+    }
+}
+
 /// The sequence column of a model, for reading and for messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
@@ -212,6 +241,19 @@ mod tests {
         for (one, other) in [("0", "-0.0"), ("7", " +007.00 "), (".5", "0.5")] {
             assert_eq!(text(one).expect("reads"), text(other).expect("reads"));
         }
+    }
+
+    #[test]
+    fn a_sequence_is_what_its_text_says() {
+        for value in ["7", "-12.57", "340282366920938463463374607431768211457"] {
+            let rank = text(value).expect("reads").expect("is one");
+            assert_eq!(Rank::from_text(&rank.to_text()), Some(rank));
+        }
+        for rank in [Rank::Value(i128::MIN), Rank::Moment(-5)] {
+            assert_eq!(Rank::from_text(&rank.to_text()), Some(rank));
+        }
+        assert_eq!(Rank::from_text("number 0g"), None);
+        assert_eq!(Rank::from_text("7"), None);
     }
 
     #[test]

@@ -308,6 +308,7 @@ impl<'a> Stage<'a> {
             writes: Vec::new(),
             tombstones: None,
             refused: Vec::new(),
+            late: Vec::new(),
             unavailable: 0,
         })
     }
@@ -352,6 +353,7 @@ impl<'a> Stage<'a> {
             writes: vec![pointer.moved(&lake.root, self.table, &table.snapshot.metadata)],
             tombstones: None,
             refused: Vec::new(),
+            late: Vec::new(),
             unavailable: 0,
         })
     }

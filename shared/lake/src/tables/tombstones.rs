@@ -1,9 +1,13 @@
 //! Tombstones of hard deletes: a table of its own beside the model's, one row per deleted key with the delete's sequence,
 //! so that an older event that arrives late does not bring the row back. It is changed with the model, in one transaction.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use arrow::{array::UInt64Array, compute::take};
+use arrow::{
+    array::{ArrayRef, TimestampMicrosecondArray, UInt64Array},
+    compute::take,
+    datatypes::{DataType, TimeUnit},
+};
 use domain::{OnSchemaChange, TableName};
 use ports::{
     Error, Kind, Result,
@@ -18,6 +22,9 @@ use super::{
     winners::Reduced,
     write::Writer,
 };
+
+/// When a delete was applied: what a tombstone's age is told from. NULL in tombstones of before there was such a time.
+pub(super) const BURIED: &str = "_buried_at";
 
 /// The tombstones of a table on their way.
 pub(super) struct Graveyard<'a> {
@@ -49,14 +56,20 @@ impl<'a> Graveyard<'a> {
                 kind: Some(field.data_type().clone()),
             })
             .collect();
+        let buried = Incoming {
+            name: BURIED.to_owned(),
+            kind: Some(DataType::Timestamp(TimeUnit::Microsecond, None)),
+        };
         let plan = Plan {
             key: &apply.key,
             whole: apply.rebuild,
-            policy: OnSchemaChange::Fail,
+            // Tombstones of before have no time, and stay.
+            policy: OnSchemaChange::AppendNewColumns,
         };
         if let Some(base) = opened.1.as_ref().filter(|_| !apply.rebuild) {
             let kept = &base.columns;
-            let same = kept.read.fields().len() == incoming.len()
+            let timed = usize::from(kept.position(BURIED).is_some());
+            let same = kept.read.fields().len() == incoming.len() + timed
                 && incoming.iter().all(|column| {
                     let at = kept.position(&column.name);
                     at.map(|at| kept.read.field(at).data_type()) == column.kind.as_ref()
@@ -69,6 +82,7 @@ impl<'a> Graveyard<'a> {
                 ));
             }
         }
+        let incoming: Vec<Incoming> = incoming.into_iter().chain([buried]).collect();
         let stage = Stage::new(of.lake, table, opened, &plan, &incoming)?;
         let name = of.draft.columns.read.field(sequence).name();
         let sequence = stage
@@ -100,7 +114,12 @@ impl<'a> Graveyard<'a> {
             let rows: UInt64Array = buried.iter().map(|row| events.aside_rows[row]).collect();
             let failed = |e| Error::new(Kind::Corrupt, "pick", "deletes").because(e);
             let to = &self.stage.draft.columns.file;
+            let now = self.stage.lake.clock.now();
             let column = |name: &str| {
+                if name.eq_ignore_ascii_case(BURIED) {
+                    let now = TimestampMicrosecondArray::from_value(now.0, rows.len());
+                    return Ok(Arc::new(now) as ArrayRef);
+                }
                 let at = position(&aside.schema(), name).expect("it was kept of deletes");
                 take(aside.column(at), &rows, None).map_err(failed)
             };

@@ -44,15 +44,15 @@ const EXPIRED_MIN: usize = 10;
 const DELETED: (u64, u64) = (3, 10);
 
 /// A table as its head and its pointer have it.
-struct Current {
+pub(super) struct Current {
     item: Item,
     head: Head,
-    snapshot: Snapshot,
+    pub(super) snapshot: Snapshot,
     pointer: Pointer,
 }
 
 /// What a table's head and pointer agree on; none for a table that is no model's, or between two reads of a commit.
-async fn current(lake: &Lake, table: &TableName) -> Result<Option<Current>> {
+pub(super) async fn current(lake: &Lake, table: &TableName) -> Result<Option<Current>> {
     let Some(item) = lake.state.get(&head_key(table)).await? else {
         return Ok(None);
     };
@@ -78,6 +78,31 @@ fn head_key(table: &TableName) -> Key {
 }
 
 impl Current {
+    /// The writes that make a snapshot with fewer rows the table's, each expecting what was read.
+    pub(super) fn writes(
+        &self,
+        lake: &Lake,
+        table: &TableName,
+        next: &Snapshot,
+        rows: u64,
+    ) -> Vec<Write> {
+        let commits = self.head.position.commits + 1;
+        let head = Head {
+            position: domain::Position {
+                sequence: commits,
+                commits,
+            },
+            rows,
+            advanced_at: lake.clock.now(),
+            snapshot: Some(next.clone()),
+            ..self.head.clone()
+        };
+        vec![
+            self.pointer.moved(&lake.root, table, &next.metadata),
+            Write::put(head_key(table), &head, Expect::Version(self.item.version)),
+        ]
+    }
+
     /// Makes a snapshot with the same rows the table's; false when somebody else changed it first.
     async fn publish(&self, lake: &Lake, table: &TableName, next: &Snapshot) -> Result<bool> {
         let head = Head {

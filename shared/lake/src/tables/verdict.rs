@@ -31,6 +31,8 @@ pub(crate) struct Verdict {
     pub buried: Vec<u64>,
     /// Soft deletes of rows that are there: the row by file and number, and the event.
     pub flagged: BTreeMap<usize, BTreeMap<u64, u64>>,
+    /// Upserts of unknown keys that are not newer than a tombstone that is gone; not stored.
+    pub late: RoaringTreemap,
 }
 
 /// Judges the events, given what the table and its tombstones hold of their keys.
@@ -39,6 +41,7 @@ pub(crate) fn judge(
     stored: &Finds,
     graves: &Finds,
     soft: bool,
+    collected: Option<&Rank>,
 ) -> Result<Verdict> {
     let mut newest = HashMap::<u64, &Rank>::new();
     for hit in hits(stored).chain(hits(graves)).map(|(_, hit)| hit) {
@@ -46,6 +49,19 @@ pub(crate) fn judge(
         events.order.alike(&events.winners[&hit.event].rank, rank)?;
         let known = newest.entry(hit.event).or_insert(rank);
         *known = rank.max(*known);
+    }
+    let mut late = RoaringTreemap::new();
+    if let Some(collected) = collected {
+        let unknown = events
+            .winners
+            .iter()
+            .filter(|(row, event)| !event.delete && !newest.contains_key(*row));
+        for (row, event) in unknown {
+            events.order.alike(&event.rank, collected)?;
+            if event.rank <= *collected {
+                late.insert(*row);
+            }
+        }
     }
     let is_dropped = |event: u64| {
         let known = newest.get(&event);
@@ -61,6 +77,8 @@ pub(crate) fn judge(
     let mut verdict = Verdict {
         gone: going(stored),
         cleared: going(graves),
+        unstored: late.clone(),
+        late,
         ..Verdict::default()
     };
     let mut rows_of_deletes = HashMap::<u64, (usize, &Hit)>::new();
@@ -74,6 +92,9 @@ pub(crate) fn judge(
         }
     }
     for (event, what) in &events.winners {
+        if verdict.late.contains(*event) {
+            continue;
+        }
         if is_dropped(*event) {
             verdict.unstored.insert(*event);
         } else if what.delete && !soft {

@@ -28,7 +28,8 @@ pub(super) struct Target {
     pub(super) soft: bool,
     pub(super) rebuild: bool,
     pub(super) tombstones: TableName,
-    buried: Option<Snapshot>,
+    pub(super) buried: Option<Snapshot>,
+    pub(super) collected: Option<String>,
 }
 
 impl Target {
@@ -40,6 +41,7 @@ impl Target {
             rebuild: false,
             tombstones: "silver.orders__tombstones".parse().expect("a name"),
             buried: None,
+            collected: None,
         }
     }
 
@@ -49,6 +51,7 @@ impl Target {
             false => Deletes::Hard {
                 tombstones: self.tombstones.clone(),
                 base: self.buried.clone(),
+                collected: self.collected.clone(),
             },
         };
         let apply = Apply::Events(Events {
@@ -79,7 +82,13 @@ impl Target {
             table: self.tombstones.clone(),
             snapshot: self.buried.clone()?,
         };
-        Some(read(&self.world.lake, &self.world.objects, &pin).await)
+        let mut rows = read(&self.world.lake, &self.world.objects, &pin).await;
+        // When they were buried.
+        for row in &mut rows {
+            assert!(row.pop().is_some_and(|at| at != "NULL"));
+        }
+        rows.sort();
+        Some(rows)
     }
 }
 

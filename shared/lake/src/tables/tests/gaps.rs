@@ -227,9 +227,9 @@ async fn a_soft_deleted_row_is_no_reason_to_lose_its_values() {
         seq: lsn,
     };
     let text = Ok(Some("text".to_owned()));
-    target.apply(vec![batch(&[event(1, text, false)])]).await;
-    target.apply(vec![batch(&[event(2, Err(()), true)])]).await;
-    target.apply(vec![batch(&[event(3, Err(()), false)])]).await;
+    let _ = target.apply(vec![batch(&[event(1, text, false)])]).await;
+    let _ = target.apply(vec![batch(&[event(2, Err(()), true)])]).await;
+    let _ = target.apply(vec![batch(&[event(3, Err(()), false)])]).await;
     let rows = target.world.rows().await;
     assert_eq!((rows.len(), rows[0][1].as_str()), (1, "text"));
     assert_eq!(rows[0].last().map(String::as_str), Some("false"));
