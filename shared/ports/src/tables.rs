@@ -128,7 +128,7 @@ pub enum Apply {
     /// The table's rows become the batch's.
     Overwrite,
     /// The batch's rows are change events, and say what becomes of the row of their key.
-    Events(Events),
+    Events(Box<Events>),
 }
 
 /// How change events are applied.

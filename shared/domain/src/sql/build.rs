@@ -126,7 +126,12 @@ pub fn is_row_by_row(sql: &str) -> bool {
         [only] => only.joins.is_empty() && matches!(only.relation, TableFactor::Table { .. }),
         _ => false,
     };
+    let selects = |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::SELECT);
+    // Another SELECT anywhere may look at other rows.
+    let one_select =
+        tokenize(sql).is_ok_and(|tokens| tokens.iter().filter(|t| selects(t)).count() == 1);
     one_table
+        && one_select
         && !groups
         && query.with.is_none()
         && query.limit_clause.is_none()

@@ -238,3 +238,30 @@ fn the_filter_joins_where_it_can_see_its_columns() {
         "SELECT * FROM ( SELECT x, _seq FROM l.a UNION ALL SELECT x, _seq FROM l.b ) AS _q WHERE _seq > 5",
     );
 }
+
+#[test]
+fn a_query_is_row_by_row_when_no_row_depends_on_another() {
+    for sql in [
+        "SELECT id, upper(name) AS name FROM landing.orders",
+        "SELECT * FROM landing.orders AS o WHERE o.id > 5",
+        "SELECT payload->>'select' AS choice FROM landing.orders",
+    ] {
+        assert!(super::is_row_by_row(sql), "{sql}");
+    }
+    for sql in [
+        "SELECT count(*) FROM landing.orders",
+        "SELECT id, row_number() OVER () AS n FROM landing.orders",
+        "SELECT DISTINCT id FROM landing.orders",
+        "SELECT id FROM landing.orders GROUP BY id",
+        "SELECT id FROM landing.orders LIMIT 5",
+        "SELECT o.id FROM landing.orders AS o JOIN landing.names AS n ON n.id = o.id",
+        "SELECT id FROM landing.orders WHERE id IN (SELECT max(id) FROM landing.orders)",
+        "SELECT id FROM (SELECT id FROM landing.orders) AS o",
+        "WITH o AS (SELECT 1 AS id) SELECT id FROM o",
+        "SELECT id FROM landing.a UNION ALL SELECT id FROM landing.b",
+        "SELECT id FROM {changes}",
+        "SELECT 1 AS id",
+    ] {
+        assert!(!super::is_row_by_row(sql), "{sql}");
+    }
+}

@@ -201,7 +201,7 @@ async fn more(
         Stopped::BadRows { rows, message } => (Ok(rows), Stopped::Assertion(message)),
         Stopped::Failed(error) if error.kind == Kind::Invalid => {
             let rows = find::find(world, job, loaded, &out).await;
-            (rows.map_err(Stopped::World)?, Stopped::Failed(error))
+            (rows.map_err(Stopped::from)?, Stopped::Failed(error))
         }
         other => return Err(other),
     };
@@ -265,7 +265,7 @@ pub(super) async fn breaking(
 ) -> Result<Option<BTreeMap<u64, String>>> {
     let model = job.model;
     let told_apart = out.input.is_some()
-        && domain::sql::is_row_by_row(&model.sql)
+        && is_row_by_row(job)
         && staged.schema.column_with_name(SEQUENCE).is_some();
     if !model.config.quarantine || !told_apart {
         return Ok(None);
@@ -297,10 +297,16 @@ pub(super) async fn breaking(
     Ok((!bad.is_empty()).then_some(bad))
 }
 
+/// Whether every row of a model comes from one row of its one input, which it reads itself and not through a view.
+fn is_row_by_row(job: &Job<'_>) -> bool {
+    let model = job.model;
+    job.inputs.len() == 1 && model.reads == job.inputs && domain::sql::is_row_by_row(&model.sql)
+}
+
 /// Whether rows of a model can come out of quarantine without building all of it anew: each row stands for itself.
 pub(crate) fn replays_rows(job: &Job<'_>, sequenced: bool) -> bool {
     let config = &job.model.config;
-    let alone = domain::sql::is_row_by_row(&job.model.sql);
+    let alone = is_row_by_row(job);
     match config.strategy {
         Strategy::Append => alone,
         // Change events bring their own order; other rows are told from newer ones by their sequence.

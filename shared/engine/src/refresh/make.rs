@@ -71,8 +71,18 @@ pub(crate) async fn make(world: &World, job: &Job<'_>, loaded: &Loaded) -> Resul
     let (mut made, out) = bad_rows::make(world, job, loaded, out).await?;
     bad_rows::keep(world, job, loaded, &mut made, &out)
         .await
-        .map_err(Stopped::World)?;
+        .map_err(Stopped::from)?;
     Ok(made)
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Self {
+        match error.kind {
+            Kind::Conflict => Self::Conflict,
+            Kind::Unavailable | Kind::Corrupt => Self::World(error),
+            Kind::Invalid | Kind::NotFound | Kind::TooLarge => Self::Failed(error),
+        }
+    }
 }
 
 /// One attempt, without the rows that are left out.
@@ -293,7 +303,9 @@ fn apply(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Apply> {
     let config = &job.model.config;
     let key = || config.unique_key.clone();
     if let Some(cdc) = &config.cdc {
-        return events::apply(world, job, loaded, cdc).map(Apply::Events);
+        return Ok(Apply::Events(Box::new(events::apply(
+            world, job, loaded, cdc,
+        )?)));
     }
     Ok(match (config.materialized, job.reason) {
         (Materialized::Incremental, Reason::Full) if loaded.is_built() => Apply::Overwrite,

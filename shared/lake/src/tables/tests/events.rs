@@ -54,14 +54,14 @@ impl Target {
                 collected: self.collected.clone(),
             },
         };
-        let apply = Apply::Events(Events {
+        let apply = Apply::Events(Box::new(Events {
             key: self.key.clone(),
             op: "OP".into(),
             sequence: "lsn".into(),
             unavailable: domain::cdc::Placeholder::default(),
             deletes,
             rebuild: self.rebuild,
-        });
+        }));
         let change = self.world.change(apply, batches);
         self.world.lake.stage(change).await
     }
