@@ -95,10 +95,13 @@ pub(crate) async fn commit(
     writes.extend(others);
     writes.extend(events::forget(job, loaded, rebuilt)?);
     writes.extend(consumed(job, loaded));
-    writes.extend(over);
     let key = load::state(&job.model.name);
     writes.push(Write::put(key.clone(), &state, loaded.items.expect(&key)));
     writes.extend(answered(job, loaded));
+    // An interval of history makes no commit impossible that fits without it.
+    if writes.len() + over.len() <= WRITES_MAX {
+        writes.extend(over);
+    }
     if writes.len() > WRITES_MAX {
         let why = format!(
             "it takes {} writes, a transaction holds {WRITES_MAX}",
