@@ -220,6 +220,10 @@ async fn queries() -> Result<()> {
         (json!({ "sql": "SELECT 1 AS a, 2 AS a" }), 400),
         (json!({ "sql": "SELECT $1 AS a" }), 400),
         (
+            json!({ "sql": "SELECT payload->'a' AS a FROM landing.t" }),
+            400,
+        ),
+        (
             json!({ "sql": "SELECT 1 AS a", "tenant": "no such tenant" }),
             400,
         ),

@@ -182,7 +182,12 @@ impl Registry {
         spec: Spec,
         time: Duration,
     ) -> Result<Entry, Refused> {
-        joined(id, self.apart(id, token, spec, time).await)
+        let ended = self.apart(id, token.clone(), spec, time).await;
+        if ended.is_err() {
+            // It panicked: nobody else gave the lease back.
+            let _ = self.abort(id, &token).await;
+        }
+        joined(id, ended)
     }
 
     async fn compute(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::{DataType, Schema};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::buffered::BufWriter;
@@ -27,15 +27,39 @@ pub(super) fn schema(action: &'static str, set: &DataSet, schema: &Schema) -> Re
                 field.name()
             ));
         }
-        let alone = Schema::new(vec![field.clone()]);
-        if let Err(error) = ArrowSchemaConverter::new().convert(&alone) {
+        let why = match is_storable(field.data_type()) {
+            true => {
+                let alone = Schema::new(vec![field.clone()]);
+                let converted = ArrowSchemaConverter::new().convert(&alone);
+                converted.err().map(|error| error.to_string())
+            }
+            false => Some(String::from("its values are of several types")),
+        };
+        if let Some(why) = why {
             return invalid(format!(
-                "column `{}` cannot be stored ({error}): cast it, to VARCHAR for example",
+                "column `{}` cannot be stored ({why}): cast it, to VARCHAR for example",
                 field.name()
             ));
         }
     }
     Ok(())
+}
+
+/// Whether parquet has a form for a type. Its own conversion panics over unions, which is what `->` of JSON answers with.
+fn is_storable(kind: &DataType) -> bool {
+    match kind {
+        DataType::Union(_, _) => false,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _)
+        | DataType::RunEndEncoded(_, item) => is_storable(item.data_type()),
+        DataType::Struct(fields) => fields.iter().all(|field| is_storable(field.data_type())),
+        DataType::Dictionary(_, values) => is_storable(values),
+        _ => true,
+    }
 }
 
 /// Writes an upload as it arrives. It is complete only when it ended well.
