@@ -91,10 +91,11 @@ pub fn sources(status: &Status) -> Table {
     table
 }
 
-/// The last error of every model that has one, a line each.
+/// The last error of every model that has one, what its assertions of severity warn say, and what an edit waits for: a line
+/// each.
 #[must_use]
 pub fn troubles(status: &Status) -> Vec<String> {
-    let trouble = |model: &ModelStatus| {
+    let error = |model: &ModelStatus| {
         let error = model.last_error.as_ref()?;
         let retry = model.retry_in_seconds.filter(|seconds| *seconds > 0.0);
         let retry = retry
@@ -102,7 +103,19 @@ pub fn troubles(status: &Status) -> Vec<String> {
             .unwrap_or_default();
         Some(format!("{}: {error}{retry}", model.model))
     };
-    status.models.iter().filter_map(trouble).collect()
+    let lines = |model: &ModelStatus| {
+        let warned = model.warnings.iter();
+        let warned = warned.map(|warning| format!("{}: warning: {warning}", model.model));
+        let edited = model.edited.then(|| {
+            let name = &model.model;
+            format!(
+                "{name}: edited since its rows were built; `headwater run {name} --full` builds them anew"
+            )
+        });
+        let lines = error(model).into_iter().chain(warned).chain(edited);
+        lines.collect::<Vec<_>>()
+    };
+    status.models.iter().flat_map(lines).collect()
 }
 
 fn state(model: &ModelStatus) -> Cell {

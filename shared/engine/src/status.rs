@@ -164,10 +164,11 @@ pub async fn status(world: &World, runner: Option<RunnerStatus>) -> Result<Statu
             )
         })
         .collect();
-    let models: Vec<ModelStatus> = stream::iter(lookups)
+    let mut models: Vec<ModelStatus> = stream::iter(lookups)
         .buffered(LOOKUPS_MAX)
         .try_collect()
         .await?;
+    inherit(world, &mut models);
     let max_lag_seconds = models
         .iter()
         .map(|model| model.lag_seconds)
@@ -180,6 +181,23 @@ pub async fn status(world: &World, runner: Option<RunnerStatus>) -> Result<Statu
         sources,
         max_lag_seconds,
     })
+}
+
+/// A model is as old as what it reads: data that stopped above it is in it no more than in that. In dependency order.
+fn inherit(world: &World, models: &mut [ModelStatus]) {
+    let mut lags: BTreeMap<TableName, f64> = BTreeMap::new();
+    for model in models {
+        let inputs = world.project.inputs.get(&model.model).into_iter().flatten();
+        let above = inputs.filter_map(|input| lags.get(input).copied());
+        let lag = above.fold(model.lag_seconds, f64::max);
+        if lag > model.lag_seconds {
+            model.lag_seconds = lag;
+            model.fresh = lag <= world.live.max_lag.as_secs_f64();
+            let late = model.target_seconds.is_some_and(|target| lag > target);
+            model.target_met = model.target_met.map(|met| met && !late);
+        }
+        lags.insert(model.model.clone(), lag);
+    }
 }
 
 /// A model's word, and the model it waits for.

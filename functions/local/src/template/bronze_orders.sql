@@ -1,4 +1,4 @@
-@config materialized=incremental, live=true, incremental_strategy=append,
+@config materialized=incremental, live=true, incremental_strategy=append, on_bad_row=quarantine,
         incremental_filter=WHERE _seq > {watermark}
 @description Every order event, typed.
 

@@ -13,6 +13,8 @@ pub(super) struct Journal {
     models: BTreeMap<TableName, Line>,
     /// Models whose last attempt failed.
     failing: BTreeSet<TableName>,
+    /// What assertions of severity warn said of a model last.
+    warned: BTreeMap<TableName, Vec<String>>,
 }
 
 /// What one model did.
@@ -35,13 +37,19 @@ impl Journal {
             since: now,
             models: BTreeMap::new(),
             failing: BTreeSet::new(),
+            warned: BTreeMap::new(),
         }
     }
 
     /// Notes how a refresh ended. Failures and recoveries are logged as they happen.
     pub(super) fn note(&mut self, model: &TableName, how: &Refreshed) {
         match how {
-            Refreshed::Built { added, lag_ms, .. } => {
+            Refreshed::Built {
+                added,
+                lag_ms,
+                warnings,
+                ..
+            } => {
                 let line = self.models.entry(model.clone()).or_default();
                 line.refreshes += 1;
                 line.added += added;
@@ -49,6 +57,13 @@ impl Journal {
                 line.lag_ms_max = line.lag_ms_max.max(*lag_ms);
                 if self.failing.remove(model) {
                     tracing::info!(%model, "refreshes again");
+                }
+                // Once for as long as they are the same.
+                if self.warned.get(model).is_none_or(|told| told != warnings) {
+                    for warning in warnings {
+                        tracing::warn!(%model, warning, "an assertion does not hold");
+                    }
+                    self.warned.insert(model.clone(), warnings.clone());
                 }
             }
             Refreshed::Error { message } | Refreshed::AssertionFailed { message } => {
