@@ -1,18 +1,22 @@
 //! The benchmarks: one command, JSON on stdout, progress on stderr.
 //!
 //! ```console
-//! $ cargo run --release --bin bench -- [--quick] [--only freshness|ingest|merge|cold|peer]
+//! $ cargo run --release --bin bench -- [--quick] [--only NAME]
 //! ```
 //!
-//! Everything runs on this machine: the real program as a child process, or its crates on files. The peer is measured
+//! `NAME` is one of freshness, ingest, merge, changes, burst, fleet, week, cold and peer. Everything runs on this machine: the real program as a child process, or its crates on files. The peer is measured
 //! in the same run when `HEADWATER_PEER_PYTHON` names a Python that has it.
 
+mod burst;
+mod changes;
 mod cold;
+mod fleet;
 mod freshness;
 mod ingest;
 mod merge;
 mod peer;
 mod sample;
+mod week;
 
 use anyhow::{Result, bail, ensure};
 use serde_json::{Map, Value, json};
@@ -24,7 +28,17 @@ struct Options {
     only: Option<String>,
 }
 
-const NAMES: [&str; 5] = ["freshness", "ingest", "merge", "cold", "peer"];
+const NAMES: [&str; 9] = [
+    "freshness",
+    "ingest",
+    "merge",
+    "changes",
+    "burst",
+    "fleet",
+    "week",
+    "cold",
+    "peer",
+];
 /// What is measured: the program, and the functions of a deployment.
 const PROGRAMS: [&str; 5] = ["headwater", "ingest", "coalesce", "sweep", "sql"];
 
@@ -47,6 +61,10 @@ fn main() -> Result<()> {
             "freshness" => freshness::run(&options),
             "ingest" => ingest::run(&options),
             "merge" => merge::run(&options),
+            "changes" => changes::run(&options),
+            "burst" => burst::run(&options),
+            "fleet" => fleet::run(&options),
+            "week" => week::run(&options),
             "cold" => cold::run(&options),
             _ => peer::run(&options),
         };

@@ -11,6 +11,7 @@ pub mod http;
 pub mod program;
 pub mod rows;
 pub mod site;
+pub mod week;
 pub mod wire;
 pub mod world;
 

@@ -24,6 +24,7 @@ mod readers;
 mod rebuilds;
 mod requests;
 mod tidy;
+mod week;
 
 use std::process::ExitCode;
 
@@ -52,5 +53,6 @@ fn main() -> ExitCode {
     trials.extend(maintenance::trials());
     trials.extend(readers::trials());
     trials.extend(rebuilds::trials());
+    trials.extend(week::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
