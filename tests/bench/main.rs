@@ -1,19 +1,24 @@
 //! The benchmarks: one command, JSON on stdout, progress on stderr.
 //!
 //! ```console
-//! $ cargo run --release --bin bench -- [--quick] [--only freshness|ingest|merge|auto|cold|peer]
+//! $ cargo run --release --bin bench -- [--quick] [--only NAME]
 //! ```
 //!
-//! Everything runs on this machine: the real program as a child process, or its crates on files. The peer is measured
-//! in the same run when `HEADWATER_PEER_PYTHON` names a Python that has it.
+//! `NAME` is one of freshness, ingest, merge, auto, changes, burst, fleet, week, cold and peer. Everything runs on this
+//! machine: the real program as a child process, or its crates on files. The peer is measured in the same run when
+//! `HEADWATER_PEER_PYTHON` names a Python that has it.
 
 mod auto;
+mod burst;
+mod changes;
 mod cold;
+mod fleet;
 mod freshness;
 mod ingest;
 mod merge;
 mod peer;
 mod sample;
+mod week;
 
 use anyhow::{Result, bail, ensure};
 use serde_json::{Map, Value, json};
@@ -25,7 +30,18 @@ struct Options {
     only: Option<String>,
 }
 
-const NAMES: [&str; 6] = ["freshness", "ingest", "merge", "auto", "cold", "peer"];
+const NAMES: [&str; 10] = [
+    "freshness",
+    "ingest",
+    "merge",
+    "auto",
+    "changes",
+    "burst",
+    "fleet",
+    "week",
+    "cold",
+    "peer",
+];
 /// What is measured: the program, and the functions of a deployment.
 const PROGRAMS: [&str; 5] = ["headwater", "ingest", "coalesce", "sweep", "sql"];
 
@@ -54,6 +70,10 @@ fn main() -> Result<()> {
             "ingest" => ingest::run(&options),
             "merge" => merge::run(&options),
             "auto" => auto::run(&options),
+            "changes" => changes::run(&options),
+            "burst" => burst::run(&options),
+            "fleet" => fleet::run(&options),
+            "week" => week::run(&options),
             "cold" => cold::run(&options),
             _ => peer::run(&options),
         };

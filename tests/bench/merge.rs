@@ -13,11 +13,14 @@ use arrow::{
     array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray},
     datatypes::{DataType, Field, Schema},
 };
-use domain::{LiveSettings, TableName};
+use domain::{LiveSettings, Position, TableName};
 use engine::{World, cycle, refresh::Refreshed};
-use ports::{Objects, State, landing::Append};
+use ports::{Objects, State, landing::Append, queue::Announcement};
 use serde_json::{Value, json};
-use tests::world::{file_uri, project, table};
+use tests::{
+    case::ModelText,
+    world::{file_uri, project, table},
+};
 
 use crate::{
     Options, block_on,
@@ -101,7 +104,7 @@ impl cycle::Observer for Watch {
 
 async fn measure(existing: i64, rounds: i64) -> Result<Value> {
     let folder = tempfile::tempdir()?;
-    let world = world(folder.path())?;
+    let world = world(folder.path(), &typed_chain())?;
     let orders = table("landing.orders")?;
     let started = Instant::now();
     for from in (0..existing).step_by(usize::try_from(LOAD_ROWS)?) {
@@ -152,7 +155,8 @@ async fn measure(existing: i64, rounds: i64) -> Result<Value> {
     )
 }
 
-fn world(folder: &std::path::Path) -> Result<World> {
+/// A world on files, with the clock of this machine.
+pub(crate) fn world(folder: &std::path::Path, models: &[ModelText]) -> Result<World> {
     let state: Arc<dyn State> = Arc::new(embedded::SqliteState::open(&folder.join("state.db"))?);
     let warehouse = folder.join("warehouse");
     let objects: Objects = embedded::FileObjects::open(&warehouse)?;
@@ -188,12 +192,23 @@ fn world(folder: &std::path::Path) -> Result<World> {
         clock,
         chance,
         alerts: Arc::new(embedded::LogAlerts),
-        project: Arc::new(project(&typed_chain())?),
+        project: Arc::new(project(models)?),
         live: Arc::new(LiveSettings::default()),
     })
 }
 
-async fn append(world: &World, orders: &TableName, rows: Vec<(i64, i64)>) -> Result<()> {
+/// Announces where a table is, as who committed to it does.
+pub(crate) async fn announce(world: &World, table: &TableName) -> Result<()> {
+    let announcement = Announcement {
+        table: table.clone(),
+        position: Position::default(),
+    };
+    let sent = world.queue.send(&[announcement]).await;
+    sent.map_err(|error| tests::rows::chain(&error))
+}
+
+/// Lands rows: order and amount.
+pub(crate) async fn append(world: &World, orders: &TableName, rows: Vec<(i64, i64)>) -> Result<()> {
     let keys: Int64Array = rows.iter().map(|(key, _)| *key).collect();
     #[expect(clippy::cast_precision_loss, reason = "below a thousand")]
     let amounts: Float64Array = rows
@@ -229,6 +244,7 @@ async fn append(world: &World, orders: &TableName, rows: Vec<(i64, i64)>) -> Res
     Ok(())
 }
 
+/// Runs a cycle in which every model is built.
 pub(crate) async fn cycle(world: &World, observer: &dyn cycle::Observer) -> Result<()> {
     let report = cycle::run(world, observer)
         .await

@@ -24,11 +24,13 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
         &["bench_ingest.py", "32", "20"],
         &["bench_refresh.py", "1000000", "10000", "5"],
         &["bench_refresh.py", "5000000", "10000", "3"],
+        &["bench_cdc.py", "1000000", "100000", "5", "hard"],
     ];
     let quick: &[&[&str]] = &[
         &["bench_latency.py", "flush", "8"],
         &["bench_ingest.py", "8", "5"],
         &["bench_refresh.py", "1000000", "10000", "3"],
+        &["bench_cdc.py", "1000000", "100000", "3", "hard"],
     ];
     let results = tempfile::tempdir()?;
     let file = results.path().join("results.jsonl");

@@ -29,6 +29,7 @@ mod readers;
 mod rebuilds;
 mod requests;
 mod tidy;
+mod week;
 
 use std::process::ExitCode;
 
@@ -62,5 +63,6 @@ fn main() -> ExitCode {
     trials.extend(quarantine::trials());
     trials.extend(readers::trials());
     trials.extend(rebuilds::trials());
+    trials.extend(week::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -12,7 +12,7 @@ use domain::{
 };
 use ports::{
     Error, Kind, Result,
-    state::{Expect, Item, Write},
+    state::{Expect, Item, Outcome, Write},
 };
 use serde::Serialize;
 use tokio::task::JoinSet;
@@ -85,7 +85,7 @@ pub(crate) async fn pass(world: &World, observer: &dyn Observer) -> Result<Pass>
     let targets = known.targets();
     let mut ended: BTreeMap<TableName, Refreshed> = BTreeMap::new();
     let mut attempted = BTreeSet::new();
-    let mut opened: Option<Cycle> = None;
+    let mut opened: Option<(Cycle, Expect)> = None;
     let decisions = loop {
         let now = world.clock.now();
         let decisions = plan::decide(&known.view(world, now, &targets, &attempted));
@@ -112,10 +112,11 @@ pub(crate) async fn pass(world: &World, observer: &dyn Observer) -> Result<Pass>
     };
     let number = opened
         .as_ref()
+        .map(|(cycle, _)| cycle)
         .or(known.cycle.as_ref())
         .map_or(0, |cycle| cycle.number);
-    if let Some(cycle) = opened {
-        close(world, cycle, &ended).await?;
+    if let Some((cycle, expect)) = opened {
+        close(world, cycle, expect, &ended).await?;
     }
     settle(world, &known, &decisions, &attempted).await?;
     let now = world.clock.now();
@@ -220,12 +221,13 @@ async fn level(
     failure.map_or(Ok(ended), Err)
 }
 
-/// Writes down what the cycle fixed. When another process opens one at the same time, this one comes after it.
+/// Writes down what the cycle fixed, and what is expected of it from then on. When another process opens one at the same
+/// time, this one comes after it.
 async fn open(
     world: &World,
     known: &Known,
     targets: &BTreeMap<TableName, Position>,
-) -> Result<Cycle> {
+) -> Result<(Cycle, Expect)> {
     let key = load::cycle();
     let mut expect = known.expect(&key);
     let mut last = known.cycle.as_ref().map_or(0, |cycle| cycle.number);
@@ -237,8 +239,9 @@ async fn open(
             ..Cycle::default()
         };
         let write = Write::put(key.clone(), &cycle, expect);
-        if world.state.transact(vec![write]).await?.is_committed() {
-            return Ok(cycle);
+        if let Outcome::Committed(versions) = world.state.transact(vec![write]).await? {
+            let version = versions.first().copied();
+            return Ok((cycle, version.map_or(Expect::Any, Expect::Version)));
         }
         let item = world.state.get(&key).await?;
         expect = Expect::as_read(item.as_ref());
@@ -252,10 +255,11 @@ async fn open(
     Err(Error::new(Kind::Unavailable, "open", "cycle").because(busy))
 }
 
-/// Writes down how the cycle ended.
+/// Writes down how the cycle ended, unless another process has opened one since: that one goes on as it was opened.
 async fn close(
     world: &World,
     mut cycle: Cycle,
+    expect: Expect,
     ended: &BTreeMap<TableName, Refreshed>,
 ) -> Result<()> {
     cycle.closed = true;
@@ -265,7 +269,7 @@ async fn close(
         .collect();
     world
         .state
-        .transact(vec![Write::put(load::cycle(), &cycle, Expect::Any)])
+        .transact(vec![Write::put(load::cycle(), &cycle, expect)])
         .await?;
     Ok(())
 }

@@ -1,47 +1,73 @@
 //! Time that stands still until a test moves it.
 
-use std::{collections::BTreeMap, sync::Mutex};
+use std::{
+    collections::BTreeMap,
+    sync::Mutex,
+    task::{Poll, Waker},
+};
 
 use async_trait::async_trait;
 use domain::{Duration, Timestamp};
 use ports::Clock;
-use tokio::sync::watch;
 
 use crate::lock::lock;
 
-/// A clock that only [`advance`](Self::advance) and [`set`](Self::set) move.
+/// A clock that only [`advance`](Self::advance) and [`set`](Self::set) move. Who slept is woken in the order of the
+/// moments, and of those of one moment in the order they fell asleep: the same every time.
 #[derive(Debug)]
 pub struct SimulatedClock {
-    now: watch::Sender<Timestamp>,
-    /// How many sleep until each moment.
-    sleepers: Mutex<BTreeMap<Timestamp, usize>>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    now: Timestamp,
+    /// Sleepers so far.
+    count: u64,
+    /// Who sleeps, by moment and number.
+    sleepers: BTreeMap<(Timestamp, u64), Option<Waker>>,
 }
 
 impl SimulatedClock {
     /// A clock that stands at `now`.
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
+        let inner = Inner {
+            now,
+            count: 0,
+            sleepers: BTreeMap::new(),
+        };
         Self {
-            now: watch::Sender::new(now),
-            sleepers: Mutex::default(),
+            inner: Mutex::new(inner),
         }
     }
 
     /// Lets time pass, and wakes who slept until then.
     pub fn advance(&self, span: Duration) {
-        self.now.send_modify(|now| *now = *now + span);
+        self.turn(|now| now + span);
     }
 
     /// Jumps to a moment, which may be an earlier one: real clocks are set back too.
     pub fn set(&self, moment: Timestamp) {
-        self.now.send_replace(moment);
+        self.turn(|_| moment);
+    }
+
+    fn turn(&self, to: impl FnOnce(Timestamp) -> Timestamp) {
+        let mut inner = lock(&self.inner);
+        inner.now = to(inner.now);
+        let until = (inner.now, u64::MAX);
+        let woken = inner.sleepers.range_mut(..=until);
+        let wakers: Vec<Waker> = woken.filter_map(|(_, waker)| waker.take()).collect();
+        drop(inner);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// The earliest moment that somebody sleeps until: where a simulation with nothing else to do
     /// jumps to.
     #[must_use]
     pub fn next_wake(&self) -> Option<Timestamp> {
-        lock(&self.sleepers).keys().next().copied()
+        let inner = lock(&self.inner);
+        inner.sleepers.keys().next().map(|(moment, _)| *moment)
     }
 }
 
@@ -55,39 +81,44 @@ impl Default for SimulatedClock {
 /// One who sleeps; leaves the list when woken or cancelled.
 struct Sleeper<'a> {
     clock: &'a SimulatedClock,
-    until: Timestamp,
+    key: (Timestamp, u64),
 }
 
 impl<'a> Sleeper<'a> {
     fn new(clock: &'a SimulatedClock, until: Timestamp) -> Self {
-        *lock(&clock.sleepers).entry(until).or_default() += 1;
-        Self { clock, until }
+        let mut inner = lock(&clock.inner);
+        inner.count += 1;
+        let key = (until, inner.count);
+        inner.sleepers.insert(key, None);
+        drop(inner);
+        Self { clock, key }
     }
 }
 
 impl Drop for Sleeper<'_> {
     fn drop(&mut self) {
-        let mut sleepers = lock(&self.clock.sleepers);
-        if let Some(count) = sleepers.get_mut(&self.until) {
-            *count -= 1;
-            if *count == 0 {
-                sleepers.remove(&self.until);
-            }
-        }
+        lock(&self.clock.inner).sleepers.remove(&self.key);
     }
 }
 
 #[async_trait]
 impl Clock for SimulatedClock {
     fn now(&self) -> Timestamp {
-        *self.now.borrow()
+        lock(&self.inner).now
     }
 
     async fn sleep_until(&self, moment: Timestamp) {
-        let mut times = self.now.subscribe();
-        let _sleeper = Sleeper::new(self, moment);
-        // The sender lives as long as `self`, so this ends only when the moment has come.
-        let _ = times.wait_for(|now| *now >= moment).await;
+        let sleeper = Sleeper::new(self, moment);
+        std::future::poll_fn(|context| {
+            let mut inner = lock(&self.inner);
+            if inner.now >= moment {
+                return Poll::Ready(());
+            }
+            let waker = context.waker().clone();
+            inner.sleepers.insert(sleeper.key, Some(waker));
+            Poll::Pending
+        })
+        .await;
     }
 }
 

@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
-use domain::{Duration, LiveSettings, Position, items};
+use domain::{Duration, LiveSettings, Position, TableName, items};
 use engine::{
     control,
     cycle::{self, Report, Silent},
     refresh::Refreshed,
     status::{self, ModelStatus},
 };
-use ports::{Kind, State, alerts::AlertKind, state::Key};
+use futures::FutureExt;
+use ports::{
+    Kind, State,
+    alerts::AlertKind,
+    state::{Expect, Key, Write},
+};
 use testkit::{CountedState, Fault, Faults, FaultyState, MemoryState, Operation};
 
 use crate::pretend::{Lab, chain, exact, table};
@@ -229,4 +234,39 @@ fn use_cases_can_be_spawned() {
     sendable(control::refresh_now(world, &name));
     sendable(control::advance(world, &name));
     sendable(engine::read::query(world, &statement));
+}
+
+/// Opens a cycle of its own whenever a refresh of somebody else ends.
+struct Other(Arc<dyn State>);
+
+impl cycle::Observer for Other {
+    fn started(&self, _: &TableName) {}
+
+    fn ended(&self, _: &TableName, _: &Refreshed) {
+        let cycle = items::Cycle {
+            number: 9,
+            ..items::Cycle::default()
+        };
+        let key = Key::new(items::CYCLE, items::CURRENT);
+        let write = Write::put(key, &cycle, Expect::Any);
+        let opened = self.0.transact(vec![write]).now_or_never();
+        opened
+            .expect("memory does not wait")
+            .expect("state answers");
+    }
+}
+
+#[tokio::test]
+async fn a_cycle_that_ends_is_not_written_over_one_that_opened_since() {
+    let lab = lab();
+    lab.land("landing.ev", 3).await;
+    let report = cycle::run(&lab.world, &Other(lab.world.state.clone())).await;
+    assert_eq!(
+        words(&report.expect("the world answers")),
+        ["built", "built"]
+    );
+    let key = Key::new(items::CYCLE, items::CURRENT);
+    let item = lab.world.state.get(&key).await.expect("state answers");
+    let cycle: items::Cycle = item.expect("a cycle").decode().expect("a cycle");
+    assert_eq!((cycle.number, cycle.closed), (9, false));
 }

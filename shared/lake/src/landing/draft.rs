@@ -20,6 +20,8 @@ use super::{World, commit, schema};
 
 /// Encoded rows up to this many bytes ride in the advance item: a DynamoDB item holds 400 KB.
 const INLINE_BYTES_MAX: usize = 128 << 10;
+/// Rows up to this many bytes in memory are compressed where they are: another thread would take longer to begin.
+const SMALL_BYTES: usize = 64 << 10;
 /// Rows of one row group.
 pub(super) const GROUP_ROWS_MAX: usize = 128 << 10;
 
@@ -88,6 +90,9 @@ pub(super) async fn write(
 
 /// The rows as a parquet file.
 pub(super) async fn parquet(table: &TableName, rows: RecordBatch) -> Result<Bytes> {
+    if size(&rows) <= SMALL_BYTES {
+        return encode(&rows).map_err(|e| unwritable(table).because(e));
+    }
     // Compressing a large batch takes tens of milliseconds, which other tasks of this thread should not wait for.
     tokio::task::spawn_blocking(move || encode(&rows))
         .await

@@ -5,7 +5,7 @@
 //! snapshot of the metadata names it and it was begun before the head's own commit: whoever began it then has lost.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -227,7 +227,7 @@ async fn references(lake: &Lake, table: &TableName) -> Result<Option<References>
         .snapshots()
         .map(|snapshot| snapshot.manifest_list().to_owned())
         .collect();
-    let mut manifests = HashMap::new();
+    let mut manifests = BTreeMap::new();
     let mut read = stream::iter(lists)
         .map(|list| async move {
             let manifests = load::list(&lake.objects, &lake.root, &list).await?;

@@ -1,0 +1,142 @@
+//! The simulation: the whole protocol under a seeded scheduler, on ports in memory.
+//!
+//! Each seed is a project, a crowd of processes and a weather. Every port call waits for the scheduler, which lets one go
+//! at a time and may have it fail, be answered wrongly, or be the last of its process. Every committed transaction is held
+//! against the invariants, and every table against a naive oracle.
+//!
+//! `HEADWATER_SEEDS=N` runs the first N seeds instead of the usual number; `HEADWATER_SEED=n` runs one, and prints it.
+
+mod actors;
+mod book;
+mod broken;
+mod clients;
+mod frame;
+mod gate;
+mod mail;
+mod models;
+mod oracle;
+mod plan;
+mod query;
+mod run;
+mod scheduler;
+mod sim;
+mod watch;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+use broken::Broken;
+use libtest_mimic::{Arguments, Failed, Trial};
+use plan::Mode;
+
+/// Seeds of one test.
+const CHUNK: u64 = 250;
+/// Seeds that run when nobody says how many.
+const USUAL: u64 = 1_000;
+/// Seeds within which a broken build has to be caught.
+const CAUGHT_WITHIN: u64 = 1_000;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    libtest_mimic::run(&arguments, trials()).exit_code()
+}
+
+fn test(name: String, run: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        run().map_err(|error| Failed::from(format!("{error:#}")))
+    })
+}
+
+fn trials() -> Vec<Trial> {
+    let number = |variable: &str| std::env::var(variable).ok()?.parse::<u64>().ok();
+    if let Some(seed) = number("HEADWATER_SEED") {
+        return vec![test("one_seed".to_owned(), move || one(seed))];
+    }
+    let seeds = number("HEADWATER_SEEDS").unwrap_or(USUAL);
+    let mut trials: Vec<Trial> = (0..seeds)
+        .step_by(usize::try_from(CHUNK).unwrap_or(1))
+        .map(|from| {
+            let until = (from + CHUNK).min(seeds);
+            test(format!("seeds_{from:05}_to_{:05}", until - 1), move || {
+                chunk(from, until)
+            })
+        })
+        .collect();
+    trials.push(test("a_seed_is_the_same_every_time".to_owned(), repeats));
+    for mode in [Mode::Embedded, Mode::Functions] {
+        let name = format!("a_thousand_advances_in_a_second::{mode:?}").to_lowercase();
+        trials.push(test(name, move || burst(mode)));
+    }
+    for broken in Broken::ALL {
+        trials.push(test(format!("catches::{}", broken.name()), move || {
+            caught(broken)
+        }));
+    }
+    trials
+}
+
+fn one(seed: u64) -> Result<()> {
+    println!("{:?}", plan::Plan::draw(seed, None));
+    let verdict = run::run(seed, None)?;
+    println!("{verdict:?}");
+    match verdict.failure {
+        Some(failure) => bail!("{failure}"),
+        None => Ok(()),
+    }
+}
+
+fn chunk(from: u64, until: u64) -> Result<()> {
+    let began = std::time::Instant::now();
+    let (mut steps, mut commits, mut failures) = (0, 0, Vec::new());
+    for seed in from..until {
+        let verdict = run::run(seed, None).with_context(|| format!("seed {seed}"))?;
+        (steps, commits) = (steps + verdict.steps, commits + verdict.commits);
+        failures.extend(verdict.failure);
+        if failures.len() >= 3 {
+            break;
+        }
+    }
+    println!("{steps} steps, {commits} commits in {:?}", began.elapsed());
+    ensure!(failures.is_empty(), "{}", failures.join("\n\n"));
+    Ok(())
+}
+
+/// The scheduler orders everything: what a seed does is always the same.
+fn repeats() -> Result<()> {
+    for seed in 0..40 {
+        let (once, again) = (run::run(seed, None)?, run::run(seed, None)?);
+        ensure!(
+            (once.steps, once.digest) == (again.steps, again.digest),
+            "seed {seed} took {} steps, then {} others",
+            once.steps,
+            again.steps
+        );
+    }
+    Ok(())
+}
+
+/// At default settings a burst of a thousand advances within a second makes few refreshes.
+fn burst(mode: Mode) -> Result<()> {
+    let verdict = run::play(plan::Plan::burst(mode, 1_000))?;
+    if let Some(failure) = verdict.failure {
+        bail!("{failure}");
+    }
+    println!("{} refreshes", verdict.refreshes);
+    ensure!(
+        (1..=6).contains(&verdict.refreshes),
+        "{} refreshes of one model",
+        verdict.refreshes
+    );
+    Ok(())
+}
+
+/// A broken build is found out.
+fn caught(broken: Broken) -> Result<()> {
+    for seed in 0..CAUGHT_WITHIN {
+        if let Some(failure) = run::run(seed, Some(broken))?.failure {
+            println!("caught by {failure}");
+            return Ok(());
+        }
+    }
+    bail!("{CAUGHT_WITHIN} seeds pass with {}", broken.name())
+}
