@@ -157,6 +157,7 @@ impl Sim {
         let world = World {
             state,
             landing: Arc::new(landing),
+            entries: Arc::new(testkit::NoEntries),
             tables,
             query,
             queue: Arc::new(Announcing {

@@ -94,18 +94,18 @@ async fn lag() -> Result<()> {
 const KINDS: &str = "SELECT CAST(id AS BIGINT) AS id, CASE WHEN id % 2 = 0 THEN 'even' END AS word, \
     CAST(id AS DOUBLE) / 4 AS half, CAST(id AS DECIMAL(10, 2)) AS price, id > 3 AS big, \
     to_timestamp(CAST(id AS BIGINT)) AS moment, CAST('2026-01-02' AS DATE) AS day, \
-    repeat('x', 100) AS \"Long\", make_array(id) AS list, _seq FROM landing.t";
+    repeat('x', 100) AS \"Long\", make_array(id) AS list, _seq FROM (SELECT n AS id, _seq FROM landing.t) AS t";
 
 async fn profiled() -> Result<()> {
     let site = Site::in_memory(
         &[live("silver.t", None, KINDS)],
-        "sources: { t: { columns: { id: BIGINT } } }",
+        "sources: { t: { columns: { n: BIGINT } } }",
     )?;
     let name: TableName = "silver.t".parse()?;
     ensure!(get(&site, "/api/models/silver.t").await?["profile"].is_null());
     let early = profile::now(&site.lab.world, &name).await;
     ensure!(early.is_err_and(|error| error.chain().contains("never built")));
-    let lines: Vec<String> = (1..=8).map(|id| json!({ "id": id }).to_string()).collect();
+    let lines: Vec<String> = (1..=8).map(|n| json!({ "n": n }).to_string()).collect();
     let headers = [("content-type", "application/x-ndjson")];
     site.send("POST", "/api/ingest/webhook/t", &headers, lines.join("\n"))
         .await?;
@@ -157,10 +157,10 @@ async fn profiled() -> Result<()> {
 }
 
 async fn by_itself() -> Result<()> {
-    let model = live("silver.t", None, "SELECT id, _seq FROM landing.t");
-    let site = Site::in_memory(&[model], "sources: { t: { columns: { id: BIGINT } } }")?;
+    let model = live("silver.t", None, "SELECT n AS id, _seq FROM landing.t");
+    let site = Site::in_memory(&[model], "sources: { t: { columns: { n: BIGINT } } }")?;
     let name: TableName = "silver.t".parse()?;
-    site.event("t", json!({ "id": 1 }).to_string()).await?;
+    site.event("t", json!({ "n": 1 }).to_string()).await?;
     site.runner.start();
     let world = &site.lab.world;
     let mut found = None;

@@ -32,7 +32,7 @@ pub fn models(status: &Status) -> Table {
         let mut row = vec![
             text(&model.model),
             state(model),
-            right(span(Duration::from_secs_f64(model.lag_seconds.max(0.0)))),
+            right(span(Duration::from_secs_f64(model.behind_seconds.max(0.0)))),
             right(lag_hour(model)),
         ];
         row.extend(is_target.then(|| target(model)));

@@ -40,7 +40,7 @@ pub async fn check(world: &World) -> Result<Vec<Judged>> {
             subject: model.model.clone(),
             kind: "model",
             ok: model.fresh && model.consecutive_failures == 0 && !model.paused,
-            seconds: Some(model.lag_seconds),
+            seconds: Some(model.behind_seconds),
             limit_seconds: limit,
             why: match (&model.last_error, model.paused, model.fresh) {
                 (Some(error), _, _) => Some(format!("failing: {error}")),
@@ -70,7 +70,7 @@ fn target_of(model: &status::ModelStatus) -> Option<Judged> {
     let hour = model.lag_hour.map(|hour| seconds(hour.p95_ms));
     let why = match hour {
         _ if met => None,
-        Some(p95) if p95 > model.lag_seconds => {
+        Some(p95) if p95 > model.behind_seconds => {
             Some("the 95th percentile of the last hour is above its `target_lag`")
         }
         _ => Some("it is behind for longer than its `target_lag`"),
@@ -79,7 +79,7 @@ fn target_of(model: &status::ModelStatus) -> Option<Judged> {
         subject: model.model.clone(),
         kind: "target",
         ok: met,
-        seconds: Some(hour.unwrap_or(0.0).max(model.lag_seconds)),
+        seconds: Some(hour.unwrap_or(0.0).max(model.behind_seconds)),
         limit_seconds: limit,
         why: why.map(str::to_owned),
     })

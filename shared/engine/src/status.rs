@@ -74,7 +74,10 @@ pub struct ModelStatus {
     pub waiting_on: Option<TableName>,
     /// Age of the oldest landing data not yet applied; 0 when caught up.
     pub lag_seconds: f64,
-    /// Whether the lag is at or below `max_lag`.
+    /// Age of the oldest landing data that is not in it, wherever it has stopped: the highest lag of the model and of those it
+    /// reads, directly or not.
+    pub behind_seconds: f64,
+    /// Whether that is at or below `max_lag`.
     pub fresh: bool,
     /// Lags of what was applied in the last hour; none when nothing was.
     pub lag_hour: Option<Summary>,
@@ -190,12 +193,10 @@ fn inherit(world: &World, models: &mut [ModelStatus]) {
         let inputs = world.project.inputs.get(&model.model).into_iter().flatten();
         let above = inputs.filter_map(|input| lags.get(input).copied());
         let lag = above.fold(model.lag_seconds, f64::max);
-        if lag > model.lag_seconds {
-            model.lag_seconds = lag;
-            model.fresh = lag <= world.live.max_lag.as_secs_f64();
-            let late = model.target_seconds.is_some_and(|target| lag > target);
-            model.target_met = model.target_met.map(|met| met && !late);
-        }
+        model.behind_seconds = lag;
+        model.fresh = lag <= world.live.max_lag.as_secs_f64();
+        let late = model.target_seconds.is_some_and(|target| lag > target);
+        model.target_met = model.target_met.map(|met| met && !late);
         lags.insert(model.model.clone(), lag);
     }
 }
@@ -229,6 +230,7 @@ async fn one(
             .is_some_and(|control| control.paused),
         waiting_on,
         lag_seconds: lag.as_secs_f64(),
+        behind_seconds: lag.as_secs_f64(),
         fresh: lag <= world.live.max_lag,
         lag_hour,
         lag_count: state.lag.as_ref().map_or(0, |recent| recent.count),

@@ -117,7 +117,7 @@ fn render(status: &Status, requests: &BTreeMap<Labels, Served>) -> String {
     let lag = status
         .models
         .iter()
-        .map(|model| model.lag_seconds)
+        .map(|model| model.behind_seconds)
         .collect();
     page.family(
         "headwater_model_lag_seconds",

@@ -139,8 +139,8 @@ pub(super) fn all() -> Vec<Shape> {
         traced(
             "gold.shares",
             "region, customer",
-            "SELECT region, customer, sum(amount) AS total, rank() OVER (PARTITION BY region ORDER BY sum(amount) DESC, customer) \
-             AS place FROM silver.orders GROUP BY region, customer",
+            "SELECT region, customer, sum(amount) AS total, \
+             (rank() OVER (PARTITION BY region ORDER BY sum(amount) DESC, customer))::BIGINT AS place FROM silver.orders GROUP BY region, customer",
         ),
         traced(
             "gold.nested",

@@ -193,7 +193,7 @@ async fn sql() -> Result<()> {
         ),
         ("SELECT * FROM main.this", "`this` alone"),
         ("SELECT * FROM that", "`this` alone"),
-        ("SELECT * FROM 'file.parquet'", "`this` alone"),
+        ("SELECT * FROM 'file.parquet'", "is a file"),
         ("SELECT nope FROM this", "nope"),
         ("SELECT 1; SELECT 2", "one statement"),
         ("SELEC 1", "SELEC"),

@@ -43,7 +43,7 @@ fn what_cannot_be_traced_is_told_with_its_input() {
 #[test]
 fn it_says_nothing_of_what_changed() {
     let model = auto("SELECT x, count(*) AS n FROM {changes:landing.ev} GROUP BY x");
-    check_place(&model, "auto_with_placeholder", 2, 31, "auto finds out");
+    check_place(&model, "auto_with_placeholder", 2, 30, "auto finds out");
     let model = format!(
         "{AUTO}, incremental_filter=WHERE _seq > {{watermark}}\nSELECT x, count(*) AS n FROM landing.ev GROUP BY x"
     );

@@ -321,7 +321,7 @@ pub(crate) fn replays_rows(job: &Job<'_>, sequenced: bool) -> bool {
 pub(super) fn unless_newer(text: &str, table: &TableName, key: &[String]) -> String {
     let same = key
         .iter()
-        .map(|k| format!("_q.{k} IS NOT DISTINCT FROM _t.{k}"));
+        .map(|k| format!("(_q.{k} IS NOT DISTINCT FROM _t.{k})"));
     let same: Vec<String> = same.collect();
     format!(
         "SELECT _q.* FROM ({text}\n) AS _q LEFT ANTI JOIN {table} AS _t ON {} AND _t.{SEQUENCE} > _q.{SEQUENCE}",

@@ -214,6 +214,7 @@ async fn lag_counts_from_the_arrival_in_landing_across_hops() {
     lab.clock.advance(Duration::from_secs(7));
     assert_eq!(model(&lab, "bronze.ev").await.lag_seconds, 7.0);
     assert_eq!(model(&lab, "silver.ev").await.lag_seconds, 0.0);
+    assert_eq!(model(&lab, "silver.ev").await.behind_seconds, 7.0);
     cycle(&lab).await;
     lab.clock.advance(Duration::from_secs(5));
     assert_eq!(model(&lab, "bronze.ev").await.lag_seconds, 0.0);

@@ -56,9 +56,7 @@ async fn lags_are_kept_by_interval_and_outlive_the_process() {
     wait_and_apply(&lab, 2_000).await;
     // Nothing but the state is left of another process.
     let restarted = Lab::new(lab.world.state.clone(), chain(), exact());
-    restarted.clock.advance(Duration::from_micros(
-        u64::try_from(lab.world.clock.now().0).expect("not negative"),
-    ));
+    restarted.clock.set(lab.world.clock.now());
     for model in ["bronze.ev", "silver.ev"] {
         let found = lags::history(&restarted.world, &table(model)).await;
         let found = found.expect("a history");

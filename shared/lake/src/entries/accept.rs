@@ -69,6 +69,8 @@ pub(super) async fn receive(
     mut upload: Upload,
     limit: u64,
 ) -> Result<()> {
+    // Whatever became of the last request, an upload that was being ended cannot be given up any more.
+    let mut ending = false;
     let outcome = async {
         let mut bytes = 0;
         while let Some(piece) = upload.try_next().await? {
@@ -79,12 +81,13 @@ pub(super) async fn receive(
             }
             put(&mut sink, piece).await?;
         }
+        ending = true;
         sink.shutdown()
             .await
             .map_err(|error| Error::new(Kind::Unavailable, "take upload", set).because(error))
     }
     .await;
-    if outcome.is_err() {
+    if outcome.is_err() && !ending {
         // Parts that were sent already go.
         let _ = sink.abort().await;
     }

@@ -120,6 +120,8 @@ async fn write(
 ) -> Result<Stored> {
     let mut writer = AsyncArrowWriter::try_new(sink, schema.clone(), Some(properties()))
         .map_err(|error| unwritten(set, error))?;
+    // Whatever became of the last request, an upload that was being ended cannot be given up any more.
+    let mut ending = false;
     let outcome = async {
         while let Some(batch) = rows.try_next().await? {
             writer
@@ -127,6 +129,7 @@ async fn write(
                 .await
                 .map_err(|error| unwritten(set, error))?;
         }
+        ending = true;
         writer.finish().await.map_err(|error| unwritten(set, error))
     }
     .await;
@@ -138,7 +141,9 @@ async fn write(
         }),
         Err(error) => {
             // Parts that were sent already go; what cannot be undone is what an unfinished upload is to any store.
-            let _ = writer.into_inner().abort().await;
+            if !ending {
+                let _ = writer.into_inner().abort().await;
+            }
             Err(error)
         }
     }

@@ -99,7 +99,7 @@ impl Shape {
                 )));
             }
         }
-        let (left, right) = common(self, other)?;
+        let (left, right) = agreed(self, other)?;
         let natural: Vec<Ident> = match left.columns.ordered && right.columns.ordered {
             true => shared(&left, &right),
             false => Vec::new(),
@@ -171,7 +171,7 @@ impl Shape {
 }
 
 /// Two queries with just the columns that both have.
-fn common(left: Shape, right: Shape) -> Result<(Shape, Shape), Untraceable> {
+fn agreed(left: Shape, right: Shape) -> Result<(Shape, Shape), Untraceable> {
     if left.columns.is_full() && right.columns.is_full() {
         return Ok((left, right));
     }

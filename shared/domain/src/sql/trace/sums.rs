@@ -72,7 +72,7 @@ impl Sums {
             );
             let value = match kind {
                 Kind::Key => {
-                    on.push(format!("d.{name} IS NOT DISTINCT FROM {old}"));
+                    on.push(format!("(d.{name} IS NOT DISTINCT FROM {old})"));
                     columns.push(format!("d.{name} AS {name}"));
                     continue;
                 }
