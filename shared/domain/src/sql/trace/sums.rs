@@ -168,10 +168,11 @@ fn columns(select: &Select, key: &[Ident]) -> Option<Vec<(Sum, Expr)>> {
         let name = name.to_string();
         columns.push((Sum { name, kind }, expr.clone()));
     }
+    let alone = matches!(select.from.as_slice(), [only] if only.joins.is_empty());
     let grouped = match &select.group_by {
         GroupByExpr::All(_) => true,
         GroupByExpr::Expressions(list, _) => {
-            !list.is_empty() && list.iter().all(|expr| is_output(expr, &columns))
+            !list.is_empty() && list.iter().all(|expr| is_output(expr, &columns, alone))
         }
     };
     let keys = columns
@@ -186,7 +187,7 @@ fn columns(select: &Select, key: &[Ident]) -> Option<Vec<(Sum, Expr)>> {
 }
 
 /// Whether a group's expression is a column of the key: by number, by name, or as it is.
-fn is_output(expr: &Expr, columns: &[(Sum, Expr)]) -> bool {
+fn is_output(expr: &Expr, columns: &[(Sum, Expr)], alone: bool) -> bool {
     if let Expr::Value(value) = expr
         && let Value::Number(number, _) = &value.value
     {
@@ -195,17 +196,33 @@ fn is_output(expr: &Expr, columns: &[(Sum, Expr)]) -> bool {
             .and_then(|at| columns.get(at))
             .is_some_and(|(column, _)| column.kind == Kind::Key);
     }
-    let asked = canonical(expr, true);
-    // A name may be that of a column of an input instead, of which the output is made.
-    let is_new = |of: &Expr| {
-        let columns = uses(of).columns;
-        let mut names = columns.iter().filter_map(|parts| parts.last());
+    let asked = canonical(expr, alone);
+    // A name may be that of a column of an input instead: of one that the output is made of, or, when the output follows
+    // from what else is grouped by, of any. Then there is more than one group to a key.
+    let is_new = |own: &Sum, of: &Expr| {
+        let used = uses(of).columns;
+        let mut names = used.iter().filter_map(|parts| parts.last());
+        let others = columns
+            .iter()
+            .filter(|(column, _)| column.kind == Kind::Key && column.name != own.name);
+        let others: Vec<String> = others
+            .flat_map(|(column, of)| [canonical(of, true), column.name.clone()])
+            .collect();
         !names.any(|name| name.value.eq_ignore_ascii_case(&asked))
+            && !exprs::is_determined(of, &others, true)
     };
     columns.iter().any(|(column, of)| {
         column.kind == Kind::Key
-            && (canonical(of, true) == asked || column.name == asked && is_new(of))
+            && (is_one(of, expr, alone) || column.name == asked && is_new(column, of))
     })
+}
+
+/// Whether two expressions are the same one. A column without its relation can only be one, whose relation need not be
+/// said; with two of them `a.x` and `b.x` are two columns.
+fn is_one(one: &Expr, other: &Expr, alone: bool) -> bool {
+    let bare = |expr: &Expr| matches!(expr, Expr::Identifier(_));
+    let alone = alone || bare(one) != bare(other);
+    canonical(one, alone) == canonical(other, alone)
 }
 
 fn aggregate(expr: &Expr) -> Option<Kind> {

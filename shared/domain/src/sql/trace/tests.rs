@@ -244,8 +244,15 @@ fn sums_follow_from_changes() {
         of("SELECT o.k, count(*) AS n FROM silver.o LEFT JOIN silver.c ON o.c = c.id GROUP BY 1"),
         one
     );
+    assert_eq!(
+        of("SELECT c.k, count(*) AS n FROM silver.o JOIN silver.c ON o.c = c.id GROUP BY k"),
+        ["silver.o", "silver.c"]
+    );
     for none in [
         "SELECT k, sum(v) AS s FROM silver.o GROUP BY k",
+        // Several groups may have one key.
+        "SELECT o.k, count(*) AS n FROM silver.o JOIN silver.c ON o.c = c.id GROUP BY o.k, c.k",
+        "SELECT upper(k) AS r, k, count(*) AS n FROM silver.o GROUP BY r, k",
         "SELECT k, count(*) AS n, avg(v) AS s FROM silver.o GROUP BY k",
         "SELECT k, count(*) AS n, sum(DISTINCT v) AS s FROM silver.o GROUP BY k",
         "SELECT k, count(*) AS n FROM silver.o GROUP BY k HAVING count(*) > 1",

@@ -39,6 +39,10 @@ pub(super) async fn part(
     let (Some(input), None) = (changed.next(), changed.next()) else {
         return Ok(None);
     };
+    // Rows of the input that are left out are changes all the same.
+    if catalog.views.contains_key(input) {
+        return Ok(None);
+    }
     let sums = trace.sums.iter().find(|sums| sums.input == *input);
     let snapshot = loaded.head.as_ref().and_then(|head| head.snapshot.clone());
     let (Some(sums), Some(snapshot), Some(name)) = (sums, snapshot, sql::feed(input)) else {
