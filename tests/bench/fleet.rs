@@ -156,6 +156,7 @@ impl Known {
             heads: &self.heads,
             consumed: &self.consumed,
             states: &self.states,
+            origins: &BTreeMap::new(),
             controls: &self.controls,
             targets: &self.heads,
             attempted: &BTreeSet::new(),
