@@ -66,6 +66,7 @@ pub(crate) fn play(plan: Plan) -> Result<Verdict> {
         tokio::select! {
             biased;
             () = scheduler.failed() => scheduler.broken(),
+            () = scheduler.go_on() => None,
             ended = history(&sim) => scheduler.broken().or(ended.err()),
         }
     });

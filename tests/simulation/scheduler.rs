@@ -178,6 +178,8 @@ pub(crate) struct Scheduler {
     inner: Mutex<Inner>,
     pub(crate) clock: Arc<SimulatedClock>,
     over: Notify,
+    /// Somebody was let go.
+    again: Notify,
 }
 
 impl fmt::Debug for Scheduler {
@@ -202,6 +204,7 @@ impl Scheduler {
             inner: Mutex::new(inner),
             clock: Arc::new(SimulatedClock::default()),
             over: Notify::new(),
+            again: Notify::new(),
         })
     }
 
@@ -277,6 +280,15 @@ impl Scheduler {
         self.over.notified().await;
     }
 
+    /// Never returns. Whoever waits for this is woken at every step, so that the thread comes to rest once more and the
+    /// next step is taken even when nobody waited for the answer of the last: one of several calls that are made
+    /// together is not looked at while another is awaited.
+    pub(crate) async fn go_on(&self) {
+        loop {
+            self.again.notified().await;
+        }
+    }
+
     /// Steps so far, and a digest of all of them.
     pub(crate) fn steps(&self) -> (u64, u64) {
         let inner = self.lock();
@@ -305,7 +317,10 @@ impl Scheduler {
         if inner.waiting.is_empty() {
             drop(inner);
             match self.clock.next_wake() {
-                Some(at) => self.clock.set(at.max(now)),
+                Some(at) => {
+                    self.clock.set(at.max(now));
+                    self.again.notify_one();
+                }
                 None => self.fail("nothing waits and nothing moves".into()),
             }
             return;
@@ -330,6 +345,7 @@ impl Scheduler {
         drop(inner);
         // One that died meanwhile hears nothing.
         let _ = ticket.tell.send(verdict);
+        self.again.notify_one();
         if let Some(span) = moved {
             self.clock.set(Timestamp(now.0 + span));
         }
