@@ -143,10 +143,17 @@ pub(crate) fn awaits(table: &TableName) -> Refreshed {
 /// The error of a name that is no model's.
 pub(crate) fn unknown(world: &World, name: &TableName) -> Error {
     let error = Error::new(Kind::NotFound, "find model", name);
-    let names: Vec<_> = world.project.models.keys().map(ToString::to_string).collect();
+    let names: Vec<_> = world
+        .project
+        .models
+        .keys()
+        .map(ToString::to_string)
+        .collect();
     let near = nearest(&name.to_string(), names.iter().map(String::as_str));
     match near {
-        _ if name.is_landing() => error.because("it is a landing table: models read it, and it is fed by events"),
+        _ if name.is_landing() => {
+            error.because("it is a landing table: models read it, and it is fed by events")
+        }
         Some(near) => error.because(format!("there is no such model; did you mean `{near}`?")),
         None => error.because("there is no such model"),
     }

@@ -189,7 +189,9 @@ fn of_one_kind(known: &[Column], found: &[Column]) -> std::result::Result<(), St
         names.iter().all(|name| one(&name))
     };
     let (kind, core): (_, &[&str]) = match () {
-        () if has(known, &["id", "received_at", "payload"]) => ("webhook events", &["id", "payload"]),
+        () if has(known, &["id", "received_at", "payload"]) => {
+            ("webhook events", &["id", "payload"])
+        }
         () if has(known, &["op", "lsn", "received_at", "payload"]) => ("changes", &["op", "lsn"]),
         () => return Ok(()),
     };
