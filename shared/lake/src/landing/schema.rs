@@ -186,7 +186,7 @@ pub(super) fn unite(known: &mut Vec<Column>, found: &[Column]) -> std::result::R
 fn of_one_kind(known: &[Column], found: &[Column]) -> std::result::Result<(), String> {
     let has = |columns: &[Column], names: &[&str]| {
         let one = |name: &&str| columns.iter().any(|column| column.name == **name);
-        names.iter().all(|name| one(&name))
+        names.iter().all(one)
     };
     let (kind, core): (_, &[&str]) = match () {
         () if has(known, &["id", "received_at", "payload"]) => {

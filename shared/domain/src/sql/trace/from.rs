@@ -20,6 +20,7 @@ pub(super) enum Kind {
 }
 
 /// What rows that meet have in common.
+#[expect(clippy::large_enum_variant, reason = "a query has few joins")]
 #[derive(Clone, Debug)]
 pub(super) enum On {
     Anything,
