@@ -1,7 +1,7 @@
 //! `incremental_strategy=auto`: 10,000 changes of orders, of which the revenue of 1,000 regions and of 10 zones follows.
 //! Refreshes are timed on files, and what they ask of the objects is counted. Each size runs in a process of its own.
 
-use std::{process::Command, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use anyhow::{Result, ensure};
 use arrow::{
@@ -20,7 +20,7 @@ use tests::{
 };
 
 use crate::{
-    Options, block_on,
+    Options, block_on, by_size,
     merge::{Watch, cycle},
     sample::summary,
 };
@@ -39,16 +39,7 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
         &[1_000_000, 5_000_000, 20_000_000]
     };
     let rounds = if options.quick { 3 } else { 8 };
-    let mut results = Vec::new();
-    for size in sizes {
-        let output = Command::new(std::env::current_exe()?)
-            .args(["--auto-child", &size.to_string(), &rounds.to_string()])
-            .stderr(std::process::Stdio::inherit())
-            .output()?;
-        ensure!(output.status.success(), "{size} rows: {}", output.status);
-        results.push(serde_json::from_slice::<Value>(&output.stdout)?);
-    }
-    Ok(Value::Array(results))
+    by_size("--auto-child", sizes, rounds)
 }
 
 /// One size, in this process: `ROWS ROUNDS`.

@@ -92,6 +92,20 @@ fn main() -> Result<()> {
     Ok(())
 }
 
+/// Measures each size in a process of its own, which is started with `flag SIZE ROUNDS` and prints JSON: memory peaks are of
+/// one size then.
+fn by_size(flag: &str, sizes: &[i64], rounds: usize) -> Result<Value> {
+    let one = |size: &i64| {
+        let output = std::process::Command::new(std::env::current_exe()?)
+            .args([flag, &size.to_string(), &rounds.to_string()])
+            .stderr(std::process::Stdio::inherit())
+            .output()?;
+        ensure!(output.status.success(), "{size} rows: {}", output.status);
+        Ok(serde_json::from_slice::<Value>(&output.stdout)?)
+    };
+    sizes.iter().map(one).collect()
+}
+
 /// Builds the programs to measure, when cargo started this: never old ones.
 fn build_programs() -> Result<()> {
     if let Some(cargo) = std::env::var_os("CARGO") {

@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    process::Command,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -23,7 +22,7 @@ use tests::{
 };
 
 use crate::{
-    Options, block_on,
+    Options, block_on, by_size,
     sample::{summary, typed_chain},
 };
 
@@ -39,16 +38,7 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
         &[1_000_000, 5_000_000]
     };
     let rounds = if options.quick { 5 } else { 12 };
-    let mut results = Vec::new();
-    for size in sizes {
-        let output = Command::new(std::env::current_exe()?)
-            .args(["--merge-child", &size.to_string(), &rounds.to_string()])
-            .stderr(std::process::Stdio::inherit())
-            .output()?;
-        ensure!(output.status.success(), "{size} rows: {}", output.status);
-        results.push(serde_json::from_slice::<Value>(&output.stdout)?);
-    }
-    Ok(Value::Array(results))
+    by_size("--merge-child", sizes, rounds)
 }
 
 /// One size, in this process: `ROWS ROUNDS`.

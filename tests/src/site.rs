@@ -39,11 +39,23 @@ impl Site {
     /// # Errors
     /// All complaints about the settings.
     pub fn new(lab: Lab, settings: &str) -> Result<Self> {
+        Self::open(lab, settings, false)
+    }
+
+    /// The same of a deployment, where functions that the queue tells run the models.
+    ///
+    /// # Errors
+    /// As [`Site::new`].
+    pub fn driven(lab: Lab, settings: &str) -> Result<Self> {
+        Self::open(lab, settings, true)
+    }
+
+    fn open(lab: Lab, settings: &str, driven: bool) -> Result<Self> {
         let settings = Settings::parse("project".as_ref(), settings, &BTreeMap::new())
             .map_err(|all| anyhow!("settings: {all:?}"))?;
         let runner = Runner::new(lab.world.clone());
         let app = web::App {
-            driven: false,
+            driven,
             world: lab.world.clone(),
             runner: runner.clone(),
             settings: Arc::new(settings),

@@ -28,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         test_async("auto::a_chain_of_two_follows_moves_and_deletes", chain),
         test_async("auto::an_edit_reaches_all_rows", edited),
+        test_async("auto::an_edit_of_a_view_reaches_all_rows", edited_view),
         test_async("auto::a_lost_feed_means_all_rows_anew", lost),
         test_async("auto::the_feed_of_an_auto_model_is_exact", feed),
         test_async(
@@ -315,6 +316,27 @@ async fn edited() -> Result<()> {
     site.cycle().await?;
     let read = "SELECT region, total FROM gold.regions ORDER BY region";
     expect(&site, read, json!([["EU", 22], ["US", 40]])).await
+}
+
+async fn edited_view() -> Result<()> {
+    let reads = auto(
+        "gold.viewed",
+        "",
+        "SELECT who, count(*) AS n FROM silver.large GROUP BY who",
+    );
+    let mut site = Site::in_memory(&[orders(), shapes::view(), reads.clone()], "")?;
+    order(&site, "I", 1, 1, "EU", 10).await?;
+    order(&site, "I", 2, 2, "US", 20).await?;
+    site.cycle().await?;
+    let read = "SELECT sum(n) AS n FROM gold.viewed";
+    expect(&site, read, json!([[2]])).await?;
+    let mut view = shapes::view();
+    view.sql = view.sql.replace("amount > 2", "amount > 15");
+    site.lab.set_models(&[orders(), view, reads])?;
+    // A change that touches none of the groups there are.
+    order(&site, "I", 3, 3, "US", 1).await?;
+    site.cycle().await?;
+    expect(&site, read, json!([[1]])).await
 }
 
 async fn lost() -> Result<()> {

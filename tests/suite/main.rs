@@ -12,6 +12,7 @@ mod cdc_http;
 mod change_bugs;
 mod checks;
 mod conformance;
+mod controls;
 mod deploying;
 mod durability;
 mod emulated;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     trials.extend(change_bugs::trials());
     trials.extend(checks::trials());
     trials.extend(cdc_http::trials());
+    trials.extend(controls::trials());
     trials.extend(deploying::trials());
     trials.extend(full_disk::trials());
     trials.extend(gateway::trials());

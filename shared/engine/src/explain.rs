@@ -87,7 +87,7 @@ async fn step(
         ),
         false => (action, reason),
     };
-    if is_live(model) && loaded.is_built() && is_edited(&loaded.state, model) {
+    if is_live(model) && loaded.is_built() && is_edited(&loaded.state, &job.digest) {
         let name = &model.name;
         reason.push_str(&format!(
             "; edited since its rows were built: new rows follow the new definition, `headwater run {name} --full` \
@@ -134,7 +134,7 @@ fn batch(job: &Job<'_>, loaded: &Loaded) -> (&'static str, String) {
     let action = if rebuilds { "rebuild" } else { "refresh" };
     if !loaded.is_built() {
         ("create", String::from("never built"))
-    } else if loaded.is_edited(job.model) {
+    } else if loaded.is_edited(job) {
         (action, String::from("its definition changed"))
     } else if loaded.is_due(job) {
         (action, ahead(loaded))

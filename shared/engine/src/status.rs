@@ -21,7 +21,10 @@ use crate::{
     known::Known,
     lags,
     load::{self, Items},
-    refresh::{job::is_edited, lag},
+    refresh::{
+        job::{digest, is_edited},
+        lag,
+    },
 };
 
 /// Models whose lag is looked up at the same time.
@@ -218,7 +221,7 @@ async fn one(
     let state = known.states.get(model).cloned().unwrap_or_default();
     let head = known.heads.get(model);
     let definition = world.project.models.get(model);
-    let edited = definition.is_some_and(|model| is_edited(&state, model));
+    let edited = definition.is_some_and(|model| is_edited(&state, &digest(&world.project, model)));
     let lag_hour = lags::hour(&*world.state, model, &state, now).await?;
     let target = definition.and_then(|model| model.config.target_lag);
     Ok(ModelStatus {

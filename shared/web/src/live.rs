@@ -51,6 +51,7 @@ pub(crate) async fn resume(
     let model = table(&model)?;
     control::set_paused(&shared.world, &model, false).await?;
     record(&shared, &model, "resume");
+    have_looked(&shared, &model).await?;
     Ok(Json(
         json!({ "model": model, "paused": false, "status": "active" }),
     ))
@@ -70,15 +71,21 @@ pub(crate) async fn refresh(
     }
     control::refresh_now(&shared.world, &model).await?;
     record(&shared, &model, "refresh");
+    have_looked(&shared, &model).await?;
+    Ok(Json(json!({ "model": model, "status": "scheduled" })))
+}
+
+/// Has somebody look at the models of a deployment, whose functions run only when something is announced. It says nothing
+/// new. A runner in the process looks by itself.
+async fn have_looked(shared: &Shared, model: &TableName) -> Answer<()> {
     if shared.driven {
-        // Says nothing new, and has somebody look.
         let announcement = Announcement {
             table: model.clone(),
             position: Position::default(),
         };
         shared.world.queue.send(&[announcement]).await?;
     }
-    Ok(Json(json!({ "model": model, "status": "scheduled" })))
+    Ok(())
 }
 
 /// `POST /api/live/sources/{source}/advance`.

@@ -14,7 +14,7 @@ use ports::{
 
 use super::{
     Refreshed, alert, events, history,
-    job::{Job, Loaded, digest, is_live, shape},
+    job::{Job, Loaded, is_live, shape},
     make::Made,
 };
 use crate::{World, load};
@@ -261,7 +261,7 @@ fn succeeded(
             Some(first) if is_live(job.model) && loaded.is_built() && !made.rebuilt => {
                 Some(first.clone())
             }
-            _ => Some(digest(job.model)),
+            _ => Some(job.digest.clone()),
         },
     }
 }

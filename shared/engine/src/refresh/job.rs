@@ -40,6 +40,8 @@ pub(crate) struct Job<'a> {
     pub(crate) targets: Option<&'a BTreeMap<TableName, Position>>,
     /// Why.
     pub(crate) reason: Reason,
+    /// Digest of what it is built from.
+    pub(crate) digest: String,
     /// Tables with rows that it may read.
     tables: Vec<TableName>,
 }
@@ -70,6 +72,7 @@ impl<'a> Job<'a> {
             inputs,
             targets,
             reason,
+            digest: digest(project, model),
             tables,
         }
     }
@@ -260,15 +263,15 @@ impl Loaded {
             Reason::Live => {
                 behind || !self.is_built() && self.inputs.iter().any(|input| input.to.commits > 0)
             }
-            Reason::Batch => behind || !self.is_built() || self.is_edited(job.model),
+            Reason::Batch => behind || !self.is_built() || self.is_edited(job),
             Reason::Full => true,
         }
     }
 
     /// Whether a table was built from another definition than the model's.
-    pub(crate) fn is_edited(&self, model: &Model) -> bool {
-        model.config.materialized == Materialized::Table
-            && self.state.built_from.as_ref() != Some(&digest(model))
+    pub(crate) fn is_edited(&self, job: &Job<'_>) -> bool {
+        job.model.config.materialized == Materialized::Table
+            && self.state.built_from.as_ref() != Some(&job.digest)
     }
 
     /// Whether the rows there are were kept under another materialization, strategy or key.
@@ -284,9 +287,10 @@ impl Loaded {
     }
 }
 
-/// Whether a model was last built from nothing by another definition than it has now. Before the first build it was not.
-pub(crate) fn is_edited(state: &ModelState, model: &Model) -> bool {
-    state.refreshes > 0 && state.built_from.as_ref() != Some(&digest(model))
+/// Whether a model was last built from nothing by another definition than it has now, whose [`digest`] is given. Before the
+/// first build it was not.
+pub(crate) fn is_edited(state: &ModelState, digest: &str) -> bool {
+    state.refreshes > 0 && state.built_from.as_deref() != Some(digest)
 }
 
 /// How a model keeps its rows: what only a rebuild can change.
@@ -300,10 +304,11 @@ pub(crate) fn shape(model: &Model) -> String {
     )
 }
 
-/// Digest of what a model is built from: its query and how its rows are applied. Whether it is live is no part of it.
+/// Digest of what a model is built from: its query, those of the views that it reads, and how its rows are applied. Whether
+/// it is live is no part of it.
 ///
 /// FNV-1a over 64 bits: stable for ever, and a clash only leaves one edited batch table as it was.
-pub(crate) fn digest(model: &Model) -> String {
+pub(crate) fn digest(project: &Project, model: &Model) -> String {
     let config = &model.config;
     let how = format!(
         "{:?}|{:?}|{:?}|{:?}|{:?}",
@@ -313,7 +318,14 @@ pub(crate) fn digest(model: &Model) -> String {
         config.filter,
         config.on_schema_change
     );
-    let text = model.sql.trim().bytes().chain([0]).chain(how.bytes());
+    // A view that cannot be read fails the build itself.
+    let views = Reads::of(project, model.reads.iter().cloned()).unwrap_or_default();
+    let views = views.views.into_iter();
+    let views: String = views
+        .map(|(name, text)| format!("\0{name}\0{}", text.trim()))
+        .collect();
+    let text = model.sql.trim().bytes().chain([0]);
+    let text = text.chain(how.bytes()).chain(views.bytes());
     format!("{:016x}", hash(text))
 }
 

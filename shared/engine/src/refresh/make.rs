@@ -193,7 +193,7 @@ pub(super) async fn query(
 
 /// Whether a model of which no row may stay as it was is another one than was built.
 fn is_edited_auto(job: &Job<'_>, loaded: &Loaded) -> bool {
-    job.model.is_auto() && loaded.is_built() && is_edited(&loaded.state, job.model)
+    job.model.is_auto() && loaded.is_built() && is_edited(&loaded.state, &job.digest)
 }
 
 /// What a query gave.

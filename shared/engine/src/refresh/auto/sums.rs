@@ -85,9 +85,14 @@ pub(super) async fn part(
         }
         Err(error) => return Err(error),
     };
-    sorted(world, trace, sums, schema, &groups, (text, &catalog))
-        .await
-        .map(Some)
+    match sorted(world, trace, sums, schema, &groups, (text, &catalog)).await {
+        Ok(part) => Ok(Some(part)),
+        Err(error) if matches!(error.kind, Fault::Invalid | Fault::NotFound) => {
+            tracing::warn!(model = %table, error = error.chain(), "its groups in doubt cannot be computed alone");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Groups that are as they must be are taken; of those in doubt the query is run.
