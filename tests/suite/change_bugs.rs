@@ -26,6 +26,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             "bugs::n07_after_retention_an_older_insert_is_quarantined",
             late_after_gc,
         ),
+        test_async(
+            "changes::a_truncate_empties_the_model_and_its_readers",
+            truncated,
+        ),
         test_async("bugs::n09_a_value_that_did_not_change_stays", unchanged),
         test_async("bugs::n11_a_null_after_a_delete_is_no_event", tombstone),
         test_async("bugs::n13_a_key_that_changes_is_two_changes", moved_key),
@@ -136,6 +140,29 @@ async fn late() -> Result<()> {
     expect(&site, "SELECT id FROM silver.orders", json!([])).await?;
     let buried = "SELECT id, lsn FROM silver.orders__tombstones";
     expect(&site, buried, json!([[1, 9]])).await
+}
+
+async fn truncated() -> Result<()> {
+    let site = three().await?;
+    change(&site, json!({ "op": "T", "lsn": 6 })).await?;
+    order(&site, "I", 7, (1, "EU", 40)).await?;
+    site.cycle().await?;
+    let all = "SELECT id, region FROM silver.orders";
+    expect(&site, all, json!([[1, "EU"]])).await?;
+    expect(&site, REGIONS, json!([["EU", 1, 40], ["US", 0, 0]])).await?;
+    // Older than the truncate, of rows of before and of one that nobody knows; and the truncate again.
+    order(&site, "U", 5, (2, "EU", 20)).await?;
+    order(&site, "I", 6, (9, "US", 90)).await?;
+    change(&site, json!({ "op": "T", "lsn": 6 })).await?;
+    site.cycle().await?;
+    expect(&site, all, json!([[1, "EU"]])).await?;
+    // All of it anew, in one batch.
+    let only = ["silver.orders".parse()?];
+    engine::batch::run(&site.lab.world, &only, true, &engine::cycle::Silent).await?;
+    expect(&site, all, json!([[1, "EU"]])).await?;
+    order(&site, "U", 5, (3, "US", 5)).await?;
+    site.cycle().await?;
+    expect(&site, all, json!([[1, "EU"]])).await
 }
 
 /// A round of all maintenance, so much later.

@@ -249,16 +249,21 @@ pub struct ModelState {
     pub shape: Option<String>,
 }
 
-/// `model#<m>` / `collected`: what is known of tombstones that are gone, since they were older than they are kept.
+/// `model#<m>` / `collected`: what is known of rows that are gone without a tombstone: since theirs was older than it is
+/// kept, or since a truncate left none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collected {
     /// The greatest sequence among them, as the lake writes it: an event of an unknown key that is not newer may be of a
     /// deleted row.
-    pub through: String,
+    #[serde(default)]
+    pub through: Option<String>,
     /// How many went.
     pub rows: u64,
     /// When the last of them went.
     pub at: Timestamp,
+    /// The greatest sequence of a truncate, as the lake writes it: what is not newer changes nothing.
+    #[serde(default)]
+    pub truncated: Option<String>,
 }
 
 /// `model#<m>` / `quarantine`: rows of the inputs that stay out of the model, since they broke it (`on_bad_row=quarantine`).

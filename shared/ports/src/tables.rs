@@ -166,6 +166,9 @@ pub struct Events {
     pub unavailable: Placeholder,
     /// What a delete does.
     pub deletes: Deletes,
+    /// The greatest sequence of a truncate ([`Collected::truncated`]): what is not newer is gone, and an event that is not
+    /// newer changes nothing.
+    pub truncated: Option<String>,
     /// All rows and tombstones go first.
     pub rebuild: bool,
 }
@@ -238,6 +241,8 @@ pub struct Staged {
     pub refused: Vec<RecordBatch>,
     /// Events that may be older than a tombstone that is gone, in the table's columns (**Q-1**).
     pub late: Vec<RecordBatch>,
+    /// The sequence of a truncate, when it is the newest: to be given back as [`Events::truncated`].
+    pub truncated: Option<String>,
     /// Values of change events that did not change and were not there to be kept: NULL now.
     pub unavailable: u64,
 }

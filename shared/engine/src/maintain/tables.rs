@@ -55,16 +55,17 @@ impl Round<'_> {
         let known: Option<items::Collected> = item.as_ref().map(Item::decode).transpose()?;
         let keep = i64::try_from(self.world.live.tombstone_retention.as_micros());
         let before = Timestamp(self.now.0.saturating_sub(keep.unwrap_or(i64::MAX)));
-        let through = known.as_ref().map(|known| known.through.as_str());
+        let through = known.as_ref().and_then(|known| known.through.as_deref());
         let tables = &self.world.tables;
         let collected = tables.collect(table, &sequence, before, through).await?;
         let Some(collected) = collected else {
             return Ok(());
         };
         let note = items::Collected {
-            through: collected.through,
-            rows: known.map_or(0, |known| known.rows) + collected.rows,
+            through: Some(collected.through),
+            rows: known.as_ref().map_or(0, |known| known.rows) + collected.rows,
             at: self.now,
+            truncated: known.and_then(|known| known.truncated),
         };
         let mut writes = collected.writes;
         writes.push(Write::put(key, &note, Expect::as_read(item.as_ref())));

@@ -93,7 +93,8 @@ pub(crate) async fn commit(
         writes.extend(events::bury(world, loaded, tombstones)?);
     }
     writes.extend(others);
-    writes.extend(events::forget(job, loaded, rebuilt)?);
+    let truncated = staged.truncated.as_ref();
+    writes.extend(events::remember(world, job, loaded, (rebuilt, truncated))?);
     writes.extend(consumed(job, loaded));
     let key = load::state(&job.model.name);
     writes.push(Write::put(key.clone(), &state, loaded.items.expect(&key)));

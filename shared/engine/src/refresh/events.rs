@@ -57,6 +57,7 @@ pub(crate) fn sequence(cdc: &Cdc) -> String {
 /// # Errors
 /// `Invalid` when another model has the name of its tombstones; `Corrupt` from the state store.
 pub(super) fn apply(world: &World, job: &Job<'_>, loaded: &Loaded, cdc: &Cdc) -> Result<Events> {
+    let known = collected(job, loaded)?;
     let deletes = match tombstones(job.model)? {
         Some(table) if world.project.models.contains_key(&table) => {
             return Err(
@@ -71,7 +72,7 @@ pub(super) fn apply(world: &World, job: &Job<'_>, loaded: &Loaded, cdc: &Cdc) ->
                 .head(&tombstones)?
                 .and_then(|head| head.snapshot),
             tombstones,
-            collected: collected(job, loaded)?.map(|collected| collected.through),
+            collected: known.as_ref().and_then(|known| known.through.clone()),
         },
         None => Deletes::Soft,
     };
@@ -82,26 +83,43 @@ pub(super) fn apply(world: &World, job: &Job<'_>, loaded: &Loaded, cdc: &Cdc) ->
         sequence,
         unavailable: world.live.unavailable_value.clone(),
         deletes,
+        truncated: known.and_then(|known| known.truncated),
         rebuild: job.reason == Reason::Full && loaded.is_built(),
     })
 }
 
-/// What is known of the model's tombstones that are gone.
+/// What is known of the model's rows that are gone without a tombstone.
 fn collected(job: &Job<'_>, loaded: &Loaded) -> Result<Option<Collected>> {
     loaded.items.get(&load::collected(&job.model.name))
 }
 
-/// A model that is built from nothing has all its tombstones again.
+/// What is known from now on of rows that are gone without a tombstone: a truncate, if there was one. A model that is built
+/// from nothing has all its tombstones again.
 ///
 /// # Errors
 /// `Corrupt` from the state store.
-pub(super) fn forget(job: &Job<'_>, loaded: &Loaded, rebuilt: bool) -> Result<Option<Write>> {
-    let known = collected(job, loaded)?.filter(|_| rebuilt);
+pub(super) fn remember(
+    world: &World,
+    job: &Job<'_>,
+    loaded: &Loaded,
+    (rebuilt, truncated): (bool, Option<&String>),
+) -> Result<Option<Write>> {
+    let known = collected(job, loaded)?;
     let key = load::collected(&job.model.name);
-    Ok(known.map(|_| Write::Delete {
-        expect: loaded.items.expect(&key),
-        key,
-    }))
+    let expect = loaded.items.expect(&key);
+    let Some(truncated) = truncated else {
+        let forgotten = known.filter(|_| rebuilt);
+        return Ok(forgotten.map(|_| Write::Delete { key, expect }));
+    };
+    let before = known.filter(|_| !rebuilt).unwrap_or_else(|| Collected {
+        at: world.clock.now(),
+        ..Collected::default()
+    });
+    let note = Collected {
+        truncated: Some(truncated.clone()),
+        ..before
+    };
+    Ok(Some(Write::put(key, &note, expect)))
 }
 
 /// The writes that make staged tombstones the table everybody reads.

@@ -265,6 +265,7 @@ impl Tables for Lake {
             tombstones: None,
             refused: Vec::new(),
             late: Vec::new(),
+            truncated: None,
             unavailable: 0,
         })
     }

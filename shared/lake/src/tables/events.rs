@@ -20,8 +20,8 @@ use super::{
     stage::{Plan, Sealing, Stage, open},
     table::Table,
     tombstones::Graveyard,
-    types,
-    verdict::{Finds, Verdict, judge},
+    truncate, types,
+    verdict::{Finds, Floors, Positions, Verdict, judge},
     winners::{Events, Places, Reduced},
 };
 
@@ -88,23 +88,54 @@ pub(super) async fn stage(lake: &Lake, apply: &Apply, change: Change) -> Result<
     let taken = stage
         .take_in(change.rows, change.restamp_from, Some(keyed), Some(events))
         .await?;
-    let collected = match &apply.deletes {
-        Deletes::Hard { collected, .. } if !apply.rebuild => collected.as_deref(),
-        Deletes::Hard { .. } | Deletes::Soft => None,
-    };
-    let collected = collected.map(|text| {
-        let corrupt = Error::new(Kind::Corrupt, "read what was collected of", table);
-        Rank::from_text(text).ok_or_else(|| corrupt.because(format!("`{text}` is no sequence")))
-    });
-    let collected = collected.transpose()?;
-    settle(
-        stage,
-        graveyard,
-        taken,
-        change.properties,
-        collected.as_ref(),
-    )
-    .await
+    let known = Known::read(apply, table)?;
+    settle(stage, graveyard, taken, change.properties, known).await
+}
+
+/// What is known of rows that are gone and have no tombstone. A rebuild knows nothing.
+#[derive(Debug, Default)]
+struct Known {
+    collected: Option<Rank>,
+    truncated: Option<Rank>,
+}
+
+impl Known {
+    fn read(apply: &Apply, table: &TableName) -> Result<Self> {
+        if apply.rebuild {
+            return Ok(Self::default());
+        }
+        let collected = match &apply.deletes {
+            Deletes::Hard { collected, .. } => collected.as_deref(),
+            Deletes::Soft => None,
+        };
+        let read = |text: Option<&str>| {
+            let rank = text.map(|text| {
+                let corrupt = Error::new(Kind::Corrupt, "read what is gone of", table);
+                let why = format!("`{text}` is no sequence");
+                Rank::from_text(text).ok_or_else(|| corrupt.because(why))
+            });
+            rank.transpose()
+        };
+        Ok(Self {
+            collected: read(collected)?,
+            truncated: read(apply.truncated.as_deref())?,
+        })
+    }
+
+    /// Takes note of a truncate; whether it is newer than all before it.
+    fn truncate(&mut self, events: &Reduced) -> Result<bool> {
+        let Some(new) = &events.truncated else {
+            return Ok(false);
+        };
+        if let Some(old) = &self.truncated {
+            events.order.alike(old, new)?;
+            if new <= old {
+                return Ok(false);
+            }
+        }
+        self.truncated = Some(new.clone());
+        Ok(true)
+    }
 }
 
 /// Decides about the events that were taken in, and writes what is left of them.
@@ -113,7 +144,7 @@ async fn settle(
     graveyard: Option<Graveyard<'_>>,
     taken: Taken,
     properties: std::collections::BTreeMap<String, String>,
-    collected: Option<&Rank>,
+    mut known: Known,
 ) -> Result<Staged> {
     let Taken {
         rows,
@@ -126,16 +157,34 @@ async fn settle(
     let events = events.expect("intake gives back the events it was given");
     let events = events.finish()?;
     let sought = keyed.and_then(Keyed::sought);
-    let (stored, graves) = futures::try_join!(
+    let truncates = known.truncate(&events)?;
+    let floor = known.truncated.as_ref().filter(|_| truncates);
+    let (mut stored, graves, emptied) = futures::try_join!(
         find(&stage, sought.as_ref(), &events, events.places.sequence),
         async {
             match &graveyard {
                 Some(yard) => find(&yard.stage, sought.as_ref(), &events, yard.sequence).await,
                 None => Ok(Finds::new()),
             }
+        },
+        async {
+            match floor {
+                Some(floor) => {
+                    truncate::older(&stage, &events.order, events.places.sequence, floor).await
+                }
+                None => Ok(Positions::new()),
+            }
         }
     )?;
-    let verdict = judge(&events, &stored, &graves, graveyard.is_none(), collected)?;
+    truncate::forget(&mut stored, &emptied);
+    let floors = Floors {
+        collected: known.collected.as_ref(),
+        truncated: known.truncated.as_ref(),
+    };
+    let mut verdict = judge(&events, &stored, &graves, graveyard.is_none(), floors)?;
+    for (at, rows) in emptied {
+        *verdict.gone.entry(at).or_default() |= rows;
+    }
     let flagged = verdict.flagged();
     let Verdict {
         unstored,
@@ -185,6 +234,8 @@ async fn settle(
             rows: tombstones.rows,
         });
     }
+    let truncated = known.truncated.filter(|_| truncates);
+    staged.truncated = truncated.map(|rank| rank.to_text());
     staged.refused = events.refused;
     staged.late = late.into_iter().collect();
     staged.unavailable = filling.unknown;

@@ -244,12 +244,12 @@ impl Intake {
         let keys = Keys::new(&columns, batch.num_rows());
         let superseded = &mut self.superseded;
         if let Some(events) = &mut self.events {
-            let deletes = events.deletes(delivered)?;
-            let batch = events.flag(batch, &deletes)?;
+            let operations = events.operations(delivered)?;
+            let batch = events.flag(batch, &operations.deletes)?;
             events.add(
                 &batch,
                 delivered,
-                &deletes,
+                &operations,
                 sequences.as_deref(),
                 (&keys, &mut keyed.map),
                 (self.rows, superseded),

@@ -42,6 +42,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod tombstones;
+mod truncate;
 mod types;
 mod upkeep;
 mod verdict;

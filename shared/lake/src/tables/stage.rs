@@ -287,20 +287,22 @@ impl<'a> Stage<'a> {
         let Some(base) = self.base.as_ref().filter(|_| self.rows() > 0) else {
             return Ok(Finds::new());
         };
-        let column = |at: usize| -> Column {
-            let field = &self.draft.columns.iceberg.as_struct().fields()[at];
-            let kind = self.draft.columns.read.field(at).data_type().clone();
-            // By id: rows of old read NULL in a column that has come since.
-            let old = base.columns.iceberg.field_by_id(field.id);
-            (old.map(|old| old.name.clone()), kind)
-        };
         let wanted = Wanted {
             sought: sought.clone(),
-            columns: self.key.iter().map(|at| column(*at)).collect(),
-            order: order.map(|(order, at)| (order, column(at))),
+            columns: self.key.iter().map(|at| self.of_base(base, *at)).collect(),
+            order: order.map(|(order, at)| (order, self.of_base(base, at))),
         };
         let (objects, footers) = (&self.lake.objects, &self.lake.footers);
         probe(objects, footers, base, &Arc::new(wanted)).await
+    }
+
+    /// A column of the change as the base's files have it.
+    pub(super) fn of_base(&self, base: &Table, at: usize) -> Column {
+        let field = &self.draft.columns.iceberg.as_struct().fields()[at];
+        let kind = self.draft.columns.read.field(at).data_type().clone();
+        // By id: rows of old read NULL in a column that has come since.
+        let old = base.columns.iceberg.field_by_id(field.id);
+        (old.map(|old| old.name.clone()), kind)
     }
 
     /// The answer when no row comes or goes; none when the table changes even so.
@@ -319,6 +321,7 @@ impl<'a> Stage<'a> {
             tombstones: None,
             refused: Vec::new(),
             late: Vec::new(),
+            truncated: None,
             unavailable: 0,
         })
     }
@@ -364,6 +367,7 @@ impl<'a> Stage<'a> {
             tombstones: None,
             refused: Vec::new(),
             late: Vec::new(),
+            truncated: None,
             unavailable: 0,
         })
     }

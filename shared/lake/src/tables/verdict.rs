@@ -1,5 +1,5 @@
-//! What becomes of events whose keys the table or its tombstones hold: an event that is not newer than what is there is
-//! dropped, any other takes its place.
+//! What becomes of events whose keys the table or its tombstones hold: an event that is not newer than what is there, or
+//! than a truncate, is dropped, any other takes its place.
 
 use std::collections::BTreeMap;
 
@@ -35,14 +35,28 @@ pub(crate) struct Verdict {
     pub late: RoaringTreemap,
 }
 
-/// Judges the events, given what the table and its tombstones hold of their keys.
+/// What is known of rows that are gone and have no tombstone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Floors<'a> {
+    /// The greatest sequence of tombstones that are gone.
+    pub collected: Option<&'a Rank>,
+    /// The greatest sequence of a truncate.
+    pub truncated: Option<&'a Rank>,
+}
+
+/// Judges the events, given what the table and its tombstones hold of their keys. What a truncate empties the table of is
+/// not among what it holds.
 pub(crate) fn judge(
     events: &Reduced,
     stored: &Finds,
     graves: &Finds,
     soft: bool,
-    collected: Option<&Rank>,
+    floors: Floors<'_>,
 ) -> Result<Verdict> {
+    if let (Some(floor), Some(event)) = (floors.truncated, events.winners.values().next()) {
+        events.order.alike(&event.rank, floor)?;
+    }
+    let is_truncated = |rank: &Rank| floors.truncated.is_some_and(|floor| rank <= floor);
     let mut newest = HashMap::<u64, &Rank>::new();
     for hit in hits(stored).chain(hits(graves)).map(|(_, hit)| hit) {
         let Some(rank) = &hit.rank else { continue };
@@ -51,11 +65,10 @@ pub(crate) fn judge(
         *known = rank.max(*known);
     }
     let mut late = RoaringTreemap::new();
-    if let Some(collected) = collected {
-        let unknown = events
-            .winners
-            .iter()
-            .filter(|(row, event)| !event.delete && !newest.contains_key(*row));
+    if let Some(collected) = floors.collected {
+        let unknown = events.winners.iter().filter(|(row, event)| {
+            !event.delete && !newest.contains_key(*row) && !is_truncated(&event.rank)
+        });
         for (row, event) in unknown {
             events.order.alike(&event.rank, collected)?;
             if event.rank <= *collected {
@@ -64,8 +77,8 @@ pub(crate) fn judge(
         }
     }
     let is_dropped = |event: u64| {
-        let known = newest.get(&event);
-        known.is_some_and(|known| **known >= events.winners[&event].rank)
+        let (known, rank) = (newest.get(&event), &events.winners[&event].rank);
+        is_truncated(rank) || known.is_some_and(|known| **known >= *rank)
     };
     let going = |finds: &Finds| {
         let mut rows = Positions::new();

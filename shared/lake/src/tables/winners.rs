@@ -1,7 +1,8 @@
 //! Change events on their way in: one winner per key, the deletes kept aside, events without a sequence put out.
 //!
 //! Of the events of one key the one with the greatest sequence wins; of equals a delete, and among equal upserts the one
-//! that arrived first. Memory follows the keys and the deletes of the batch.
+//! that arrived first. A truncate has no key: of all of them the greatest sequence is kept. Memory follows the keys and the
+//! deletes of the batch.
 
 use std::sync::Arc;
 
@@ -55,6 +56,15 @@ impl Event {
     }
 }
 
+/// What the events of a batch do, row by row. All others put their row in its key's place.
+#[derive(Debug)]
+pub(crate) struct Operations {
+    /// Whether it deletes.
+    pub deletes: BooleanArray,
+    /// Whether it truncates.
+    pub truncates: Vec<bool>,
+}
+
 /// The events of one change.
 pub(crate) struct Events {
     table: TableName,
@@ -63,6 +73,7 @@ pub(crate) struct Events {
     /// A sequence of the batch: all others are of its kind.
     kind: Option<Rank>,
     winners: HashMap<u64, Event>,
+    truncated: Option<Rank>,
     gaps: Gaps,
     aside: Vec<RecordBatch>,
     aside_rows: Vec<u64>,
@@ -75,6 +86,8 @@ pub(crate) struct Events {
 pub(crate) struct Reduced {
     /// The winners, by their row among the change's.
     pub winners: HashMap<u64, Event>,
+    /// The greatest sequence of a truncate: what is not newer is gone.
+    pub truncated: Option<Rank>,
     /// Columns of deletes, row by row as `aside_rows` says; none when there was no delete.
     pub aside: Option<RecordBatch>,
     /// Place in `aside` of a winning delete.
@@ -104,6 +117,7 @@ impl Events {
             order,
             kind: None,
             winners: HashMap::new(),
+            truncated: None,
             gaps,
             aside: Vec::new(),
             aside_rows: Vec::new(),
@@ -113,16 +127,29 @@ impl Events {
         }
     }
 
-    /// Which events of a delivered batch delete: those whose operation begins with a `d` of either case.
-    pub(crate) fn deletes(&self, delivered: &RecordBatch) -> Result<BooleanArray> {
+    /// What the events of a delivered batch do: those delete whose operation begins with a `d` of either case, and those
+    /// truncate whose operation is `t` or `truncate`.
+    pub(crate) fn operations(&self, delivered: &RecordBatch) -> Result<Operations> {
         let column = delivered.column(self.places.op);
         let words = cast(column, &DataType::Utf8)
             .map_err(|e| Error::new(Kind::Invalid, "read operations of", &self.table).because(e))?;
+        let words = words.as_string::<i32>();
         let is_delete = |word: Option<&str>| {
             let first = word.and_then(|word| word.trim_start().chars().next());
             Some(matches!(first, Some('d' | 'D')))
         };
-        Ok(words.as_string::<i32>().iter().map(is_delete).collect())
+        let is_truncate = |word: Option<&str>| {
+            word.is_some_and(|word| {
+                let word = word.trim();
+                ["t", "truncate"]
+                    .iter()
+                    .any(|name| word.eq_ignore_ascii_case(name))
+            })
+        };
+        Ok(Operations {
+            deletes: words.iter().map(is_delete).collect(),
+            truncates: words.iter().map(is_truncate).collect(),
+        })
     }
 
     /// Flags soft deletes in a batch of the table's columns.
@@ -141,12 +168,13 @@ impl Events {
         &mut self,
         batch: &RecordBatch,
         delivered: &RecordBatch,
-        deletes: &BooleanArray,
+        operations: &Operations,
         arrivals: Option<&[i64]>,
         (keys, map): (&Keys, &mut KeyMap),
         (first, superseded): (u64, &mut RoaringTreemap),
     ) -> Result<()> {
         let rows = batch.num_rows();
+        let deletes = &operations.deletes;
         let sequence = batch.column(self.places.sequence);
         let mut ranked = vec![true; rows];
         for (at, ranked) in ranked.iter_mut().enumerate() {
@@ -159,6 +187,11 @@ impl Events {
             match &self.kind {
                 Some(kind) => self.order.alike(kind, &rank)?,
                 None => self.kind = Some(rank.clone()),
+            }
+            if operations.truncates[at] {
+                superseded.insert(row);
+                self.truncated = self.truncated.take().max(Some(rank));
+                continue;
             }
             let event = Event {
                 rank,
@@ -177,7 +210,10 @@ impl Events {
         let unstored = self.places.flag.is_none().then_some(deletes);
         self.gaps.note(batch, first, unstored);
         let (winners, gaps) = (&mut self.winners, &mut self.gaps);
-        let takes_part = |row: u64| ranked[(row - first) as usize];
+        let takes_part = |row: u64| {
+            let at = (row - first) as usize;
+            ranked[at] && !operations.truncates[at]
+        };
         map.choose(keys, first, takes_part, |new, old| {
             let wins = winners[&new].beats(&winners[&old]);
             let loser = if wins { old } else { new };
@@ -237,6 +273,7 @@ impl Events {
             .collect();
         Ok(Reduced {
             winners: self.winners,
+            truncated: self.truncated,
             aside,
             aside_rows,
             gaps: self.gaps,

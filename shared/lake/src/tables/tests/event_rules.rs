@@ -212,3 +212,30 @@ async fn tombstones_of_another_key_are_refused_until_a_rebuild() {
         .await;
     assert_eq!(target.graves().await, Some(rows(&[&["3", "D", "2"]])));
 }
+
+#[tokio::test]
+async fn a_truncate_empties_the_table_of_what_is_not_newer() {
+    for soft in [false, true] {
+        let mut target = Target::new(tight(), &["id"], soft);
+        let _ = target
+            .apply(vec![numbered(&[(1, "I", 1), (2, "I", 2), (3, "I", 9)])])
+            .await;
+        let _ = target.apply(vec![numbered(&[(2, "D", 3)])]).await;
+        // It comes late: what is newer stays.
+        let staged = target.apply(vec![numbered(&[(0, "T", 5)])]).await;
+        assert_eq!(staged.rows, 1, "soft {soft}");
+        let after = target.world.rows().await;
+        assert_eq!(after[0][0], "3", "soft {soft}");
+        // Whatever is older comes too late, and the same again changes nothing.
+        let late = vec![numbered(&[
+            (1, "U", 4),
+            (7, "I", 5),
+            (2, "D", 4),
+            (0, "T", 5),
+        ])];
+        let staged = target.apply(late).await;
+        assert!(!staged.changed && staged.late.is_empty(), "soft {soft}");
+        let staged = target.apply(vec![numbered(&[(1, "I", 6)])]).await;
+        assert_eq!(staged.rows, 2, "soft {soft}");
+    }
+}

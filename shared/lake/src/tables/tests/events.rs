@@ -30,6 +30,7 @@ pub(super) struct Target {
     pub(super) tombstones: TableName,
     pub(super) buried: Option<Snapshot>,
     pub(super) collected: Option<String>,
+    pub(super) truncated: Option<String>,
 }
 
 impl Target {
@@ -42,6 +43,7 @@ impl Target {
             tombstones: "silver.orders__tombstones".parse().expect("a name"),
             buried: None,
             collected: None,
+            truncated: None,
         }
     }
 
@@ -60,6 +62,7 @@ impl Target {
             sequence: "lsn".into(),
             unavailable: domain::cdc::Placeholder::default(),
             deletes,
+            truncated: self.truncated.clone(),
             rebuild: self.rebuild,
         }));
         let change = self.world.change(apply, batches);
@@ -73,6 +76,10 @@ impl Target {
             assert_eq!(tombstones.table, self.tombstones);
             self.buried = Some(tombstones.snapshot.clone());
         }
+        self.truncated = match self.rebuild {
+            true => staged.truncated.clone(),
+            false => staged.truncated.clone().or(self.truncated.take()),
+        };
         staged
     }
 
@@ -144,6 +151,7 @@ struct Event {
     row: Row,
     sequence: Option<i64>,
     delete: bool,
+    truncate: bool,
 }
 
 fn batch(
@@ -161,6 +169,8 @@ fn batch(
         Some("  D "),
         Some("delete"),
         Some("d"),
+        Some(" T"),
+        Some("truncate"),
     ];
     let names = [None, Some("a"), Some("long enough to be no inline value")];
     let mut small = |n| i64::try_from(dice.below(n)).expect("small");
@@ -170,6 +180,7 @@ fn batch(
             let key = (small(9) > 0).then(|| small(7));
             let sequence = (small(14) > 0).then(|| (*next / 2 - small(12)).max(0));
             let (name, op) = (small(3), small(8));
+            let op = if small(60) == 0 { 8 + small(2) } else { op };
             let value = (op < 5 || small(2) == 0).then_some(*next);
             let at = |n: i64| usize::try_from(n).expect("small");
             (key, names[at(name)], value, ops[at(op)], sequence, *next)
@@ -214,6 +225,7 @@ fn batch(
             delete: row
                 .3
                 .is_some_and(|op| op.trim().to_lowercase().starts_with('d')),
+            truncate: row.3.is_some_and(|op| op.trim().starts_with(['t', 'T'])),
         });
     let events = events.collect();
     (batch, events)
@@ -226,6 +238,7 @@ struct Naive {
     key: Vec<usize>,
     rows: BTreeMap<Row, (Row, i64)>,
     graves: BTreeMap<Row, (String, i64)>,
+    truncated: Option<i64>,
 }
 
 impl Naive {
@@ -234,8 +247,14 @@ impl Naive {
     }
 
     fn apply(&mut self, events: &[Event]) {
+        let truncates = events.iter().filter(|event| event.truncate);
+        let newest = truncates.filter_map(|event| event.sequence).max();
+        self.truncated = self.truncated.max(newest);
+        let floor = self.truncated;
+        self.rows.retain(|_, (_, sequence)| Some(*sequence) > floor);
         let mut winners: BTreeMap<Row, &Event> = BTreeMap::new();
-        for event in events.iter().filter(|event| event.sequence.is_some()) {
+        let ordered = events.iter().filter(|event| event.sequence.is_some());
+        for event in ordered.filter(|event| !event.truncate && event.sequence > floor) {
             let winner = winners.entry(self.key(&event.row)).or_insert(event);
             let newer = event.sequence > winner.sequence;
             let tie = event.sequence == winner.sequence && event.delete && !winner.delete;
@@ -318,6 +337,7 @@ async fn check(seed: u64, limits: Limits) {
         if target.rebuild {
             naive.rows.clear();
             naive.graves.clear();
+            naive.truncated = None;
         }
         naive.apply(&events);
         let staged = target
