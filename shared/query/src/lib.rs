@@ -29,6 +29,7 @@ mod semi;
 mod session;
 mod shorthand;
 mod types;
+mod unions;
 
 pub use engine::{DataFusionQuery, engine};
 pub use session::Settings;

@@ -4,6 +4,7 @@ mod feeds;
 mod limits;
 mod names;
 mod reading;
+mod repeats;
 mod semi;
 
 mod sql;
