@@ -21,6 +21,7 @@ mod model;
 mod names;
 mod nearest;
 mod open;
+mod orders;
 mod parts;
 mod plan;
 mod rows;

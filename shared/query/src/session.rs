@@ -19,7 +19,7 @@ use crate::{
     catalog::{CATALOG, SCHEMA},
     growth, json,
     model::warehouse,
-    semi, types,
+    orders, semi, types,
 };
 
 /// Resources of the query engine.
@@ -45,6 +45,7 @@ pub(crate) fn base(settings: &Settings, objects: Objects) -> Result<SessionState
         .with_runtime_env(Arc::new(runtime(settings, objects)?))
         .with_type_planner(Arc::new(types::Types))
         .with_optimizer_rule(Arc::new(semi::DistinctSemi))
+        .with_optimizer_rule(Arc::new(orders::OrderOnce))
         .build();
     json::register(&mut state)?;
     state.register_function_rewrite(Arc::new(growth::BoundGrowth))?;

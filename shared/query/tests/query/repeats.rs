@@ -79,3 +79,21 @@ async fn later_arms_are_named_by_the_first() {
     let by_name = "SELECT 1 AS a, 2 AS b UNION ALL BY NAME SELECT 3 AS b, 4 AS a ORDER BY a";
     assert_eq!(world.text(by_name).await, "1|2 4|3");
 }
+
+#[tokio::test]
+async fn a_term_that_comes_again_orders_nothing() {
+    let world = world().await;
+    let from = "FROM (SELECT k % 2 AS k, n AS id, n * 2 AS v FROM silver.t) AS q";
+    for order in ["k, id, k", "k, id, q.k, 1, id DESC", "k, k, id"] {
+        let sql = format!("SELECT DISTINCT ON (k) k, id, v {from} ORDER BY {order}");
+        assert_eq!(world.text(&sql).await, "0|10|20 1|11|22", "{order}");
+    }
+    let aggregates = format!(
+        "SELECT k, first_value(id ORDER BY v, id, v) AS a, last_value(id ORDER BY v, v DESC) AS b, \
+         array_agg(id ORDER BY v DESC, v) AS c {from} GROUP BY k ORDER BY k"
+    );
+    assert_eq!(
+        world.text(&aggregates).await,
+        "0|10|12|[12, 10] 1|11|11|[11]"
+    );
+}
