@@ -12,6 +12,7 @@ mod engine;
 mod entry;
 mod failure;
 mod feed;
+mod floats;
 mod footers;
 mod growth;
 mod json;

@@ -17,7 +17,7 @@ use ports::Objects;
 use crate::{
     casts,
     catalog::{CATALOG, SCHEMA},
-    growth, json,
+    floats, growth, json,
     model::warehouse,
     orders, semi, types,
 };
@@ -50,6 +50,7 @@ pub(crate) fn base(settings: &Settings, objects: Objects) -> Result<SessionState
     json::register(&mut state)?;
     state.register_function_rewrite(Arc::new(growth::BoundGrowth))?;
     state.add_analyzer_rule(Arc::new(casts::TextToTime));
+    state.add_analyzer_rule(Arc::new(floats::TotalFloats));
     Ok(state)
 }
 

@@ -1,6 +1,7 @@
 //! The query engine over a lake in memory.
 
 mod feeds;
+mod floats;
 mod limits;
 mod names;
 mod reading;
