@@ -30,7 +30,9 @@ use datafusion::{
 };
 use futures::{FutureExt, TryFutureExt, future::BoxFuture};
 use object_store::{ObjectStoreExt, path::Path};
-use ports::Objects;
+use ports::{Error, Kind, Objects};
+
+use crate::failure::FILE;
 
 /// Bytes read from a file's end at first: footer and page index of an ordinary file.
 const TAIL: usize = 64 * 1024;
@@ -176,12 +178,24 @@ impl AsyncFileReader for FileReader {
                 .with_page_index_policy(PageIndexPolicy::Optional)
                 .with_prefetch_hint(Some(TAIL))
                 .load_and_finish(&mut *self, size)
-                .await?;
+                .await;
+            let read = read.map_err(|error| damaged(self.path.as_ref(), error))?;
             let footer = Arc::new(without_float_statistics(read)?);
             self.footers.keep(&self.path, &footer);
             Ok(footer)
         }
         .boxed()
+    }
+}
+
+/// What parquet says of a file, with the file's name. What the object store says has it already.
+pub(crate) fn damaged(path: &str, error: ParquetError) -> ParquetError {
+    match error {
+        ParquetError::External(source) => ParquetError::External(source),
+        error => {
+            let named = Error::new(Kind::Corrupt, FILE, path).because(error);
+            ParquetError::External(Box::new(named))
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The query engine over a lake in memory.
 
+mod damage;
 mod feeds;
 mod floats;
 mod limits;
