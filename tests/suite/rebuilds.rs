@@ -219,7 +219,7 @@ fn damaged() -> Result<()> {
     };
     let ids = |table: &str| -> Result<Vec<i64>> {
         let sql = format!("SELECT id FROM {table} ORDER BY id");
-        let text = well(&["query", &sql, "--format", "json"])?;
+        let text = well(&["query", &sql, "--csv"])?;
         let found = text.split(|c: char| !c.is_ascii_digit());
         Ok(found.filter_map(|number| number.parse().ok()).collect())
     };

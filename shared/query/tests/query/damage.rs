@@ -49,6 +49,31 @@ async fn a_damaged_file_of_a_model_is_named_with_the_command() {
 }
 
 #[tokio::test]
+async fn a_file_that_was_cut_is_damaged_and_no_silent_store() {
+    let mut world = World::new();
+    let rows = batch(vec![("id", ints(0..5))]);
+    let file = world.file(&rows, &[]).await;
+    let path = "tables/silver/t/data/a.parquet";
+    let cut = b"PAR1".to_vec();
+    world
+        .objects
+        .put(&path.into(), cut.into())
+        .await
+        .expect("put");
+    let file = FilePart {
+        path: path.to_owned(),
+        size: file.size + 100_000,
+        ..file
+    };
+    world.model("silver.t", rows.schema(), vec![file]);
+    let error = world.error("SELECT sum(id) FROM silver.t").await;
+    let told = error.chain();
+    assert_eq!(error.kind, Kind::Corrupt, "{told}");
+    assert!(told.contains(path) && told.contains("4 bytes"), "{told}");
+    assert!(told.contains("`headwater run silver.t --full`"), "{told}");
+}
+
+#[tokio::test]
 async fn damaged_pages_are_told_with_the_command() {
     let mut world = World::new();
     let rows = batch(vec![("id", ints(0..90))]);
