@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use datafusion::{common::DataFusionError, parquet::errors::ParquetError};
+use datafusion::{
+    arrow::error::ArrowError, common::DataFusionError, parquet::errors::ParquetError,
+};
 use domain::{TableName, sql};
 use ports::{
     Error, Kind,
@@ -113,9 +115,7 @@ fn unwrap(error: DataFusionError) -> DataFusionError {
             other => DataFusionError::ParquetError(Box::new(other)),
         },
         DataFusionError::ArrowError(inner, backtrace) => match *inner {
-            datafusion::arrow::error::ArrowError::ExternalError(inner) => {
-                unwrap(DataFusionError::External(inner))
-            }
+            ArrowError::ExternalError(inner) => unwrap(DataFusionError::External(inner)),
             other => DataFusionError::ArrowError(Box::new(other), backtrace),
         },
         other => other,
@@ -151,6 +151,10 @@ fn kind(error: &DataFusionError) -> Kind {
                 None => Kind::Corrupt,
             },
             _ => Kind::Corrupt,
+        },
+        DataFusionError::ArrowError(error, _) => match error.as_ref() {
+            ArrowError::ParquetError(_) => Kind::Corrupt,
+            _ => Kind::Invalid,
         },
         DataFusionError::ObjectStore(error) => object(error),
         DataFusionError::IoError(_) => Kind::Unavailable,

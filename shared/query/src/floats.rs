@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, Int64Array},
+        array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array},
         compute::cast,
         datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type},
     },
@@ -311,11 +311,7 @@ fn numbers(ranks: &ArrayRef, kind: &DataType) -> Result<ArrayRef> {
     let numbers: Float64Array = ranks.unary(number);
     Ok(match kind {
         DataType::Float64 => Arc::new(numbers),
-        #[expect(clippy::cast_possible_truncation, reason = "it was one of 32 bits")]
-        DataType::Float32 => {
-            let narrow: Float32Array = numbers.unary(|number| number as f32);
-            Arc::new(narrow)
-        }
+        // It was one of fewer bits, and is one again.
         other => cast(&numbers, other)?,
     })
 }
