@@ -17,6 +17,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test_async("quarantine::bad_rows_stay_out_and_the_rest_goes_in", casts),
         test_async("quarantine::rows_that_break_an_assertion_stay_out", asserts),
+        test_async(
+            "quarantine::rows_that_an_assertion_cannot_be_asked_of_stay_out",
+            unasked,
+        ),
         test_async("quarantine::rows_go_in_once_the_model_is_right", replays),
         test_async(
             "quarantine::an_old_row_does_not_replace_a_newer_one",
@@ -231,6 +235,46 @@ async fn replays() -> Result<()> {
         json!([[1], [2], [4], [5]]),
     )
     .await
+}
+
+/// The assertion itself breaks on a row, and says nothing about the others.
+async fn unasked() -> Result<()> {
+    let sql =
+        "SELECT (payload->>'id')::BIGINT AS id, payload->>'amount' AS v, _seq FROM landing.orders";
+    let strict = "CAST(v AS BIGINT) < 90";
+    let model = |asserts: &[&str]| model("silver.orders", json!({}), sql, asserts);
+    let mut site = Site::in_memory(&[model(&[strict, "row_count > 0"])], "")?;
+    send(&site, &[(1, "10"), (2, "bad"), (3, "95"), (4, "20")]).await?;
+    let report = serde_json::to_value(site.lab.cycle().await?.models)?;
+    let all = "SELECT id, v FROM silver.orders ORDER BY id";
+    let found = listed(&site).await?;
+    let ids: Vec<u64> = found.iter().map(|(id, _)| *id).collect();
+    ensure!(ids == [2, 3], "{found:?} {report}");
+    ensure!(
+        found[0].1.contains("bad") && found[1].1.contains(strict),
+        "{found:?}"
+    );
+    expect(&site.lab, all, json!([[1, "10"], [4, "20"]])).await?;
+    // They break it out of quarantine as they broke it first.
+    let silver = table("silver.orders")?;
+    let done = engine::quarantine::replay(&site.lab.world, &silver, &[2]).await;
+    let done = done.map_err(|error| rows::chain(&error))?;
+    ensure!(done.replayed == 0 && done.left.len() == 2, "{done:?}");
+    site.lab.set_models(&[model(&["row_count > 0"])])?;
+    let done = engine::quarantine::replay(&site.lab.world, &silver, &[]).await;
+    let done = done.map_err(|error| rows::chain(&error))?;
+    ensure!(done.replayed == 2 && done.left.is_empty(), "{done:?}");
+    // What no row is to blame for is not blamed on one.
+    let wrong = model(&["no_such_column < 90"]);
+    let site = Site::in_memory(&[wrong], "")?;
+    send(&site, &[(1, "10")]).await?;
+    let report = serde_json::to_value(site.lab.cycle().await?.models)?;
+    let told = report["silver.orders"]["message"]
+        .as_str()
+        .unwrap_or_default();
+    ensure!(told.contains("without the new rows too"), "{report}");
+    ensure!(listed(&site).await?.is_empty(), "blamed a row");
+    Ok(())
 }
 
 async fn overtaken() -> Result<()> {

@@ -1,17 +1,24 @@
 //! What an edit of a model, or a rebuild of what it reads, does to rows that are there already.
 
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
 use anyhow::{Context, Result, ensure};
 use engine::{batch, cycle};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tests::{
     case::ModelText,
+    folder::Folder,
+    program,
     rows::{self, compare},
     site::Site,
     world::table,
 };
 
-use crate::plain::test_async;
+use crate::plain::{test, test_async};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -25,6 +32,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             retyped,
         ),
         test_async("rebuilds::an_edit_is_told_until_a_rebuild", told),
+        test(
+            "rebuilds::a_table_whose_files_are_lost_or_damaged_is_built_anew",
+            damaged,
+        ),
     ]
 }
 
@@ -153,5 +164,121 @@ async fn told() -> Result<()> {
     ensure!(edited(&site).await?, "old rows are there still");
     run(&site, &[], true).await?;
     ensure!(!edited(&site).await?, "all rows follow the new definition");
+    Ok(())
+}
+
+/// Files of a table, of one folder of it, that end in so.
+fn files(folder: &Path, table: &str, within: &str, end: &str) -> Result<Vec<PathBuf>> {
+    let (mut open, mut found) = (vec![folder.to_owned()], Vec::new());
+    let below = format!("tables/{}/{within}", table.replace('.', "/"));
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.to_string_lossy().ends_with(end)
+                && path.parent().is_some_and(|folder| folder.ends_with(&below))
+            {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn damaged() -> Result<()> {
+    let events = model(
+        "silver.c",
+        json!({ "incremental_strategy": "merge", "unique_key": "id", "cdc_op": "op", "cdc_seq": "lsn",
+            "incremental_filter": "WHERE _seq > {watermark}" }),
+        "SELECT id, amount, op, lsn, _seq FROM landing.c",
+    );
+    let folder = Folder::with_models("", &[silver(AMOUNT, "id"), gold(), events])?;
+    let root = folder.path();
+    let run = |arguments: &[&str]| -> Result<(bool, String)> {
+        let output = program::run(root, arguments)?;
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.push_str(&String::from_utf8_lossy(&output.stderr));
+        Ok((output.status.success(), text))
+    };
+    let well = |arguments: &[&str]| -> Result<String> {
+        let (good, text) = run(arguments)?;
+        ensure!(good, "{arguments:?}: {text}");
+        Ok(text)
+    };
+    let land = |id: u64| -> Result<()> {
+        let event = json!({ "payload": json!({ "id": id, "amount": 10 * id }).to_string() });
+        let file = folder.write("x.ndjson", event.to_string())?;
+        well(&["ingest", &file.to_string_lossy(), "--table", "landing.x"])?;
+        let change = json!({ "id": id, "amount": id, "op": "c", "lsn": 10 * id });
+        let gone = json!({ "id": id - 1, "amount": 0, "op": "d", "lsn": 10 * id });
+        let file = folder.write("c.ndjson", format!("{change}\n{gone}\n"))?;
+        well(&["ingest", &file.to_string_lossy(), "--table", "landing.c"])?;
+        Ok(())
+    };
+    let ids = |table: &str| -> Result<Vec<i64>> {
+        let sql = format!("SELECT id FROM {table} ORDER BY id");
+        let text = well(&["query", &sql, "--csv"])?;
+        let found = text.split(|c: char| !c.is_ascii_digit());
+        Ok(found.filter_map(|number| number.parse().ok()).collect())
+    };
+    land(1)?;
+    well(&["run"])?;
+    ensure!(ids("silver.x")? == [1], "{:?}", ids("silver.x")?);
+    let mut last = 1;
+    let cases = [
+        ("metadata", ".metadata.json", true),
+        ("metadata", ".metadata.json", false),
+        ("metadata", ".avro", true),
+        ("data", ".parquet", false),
+    ];
+    for (within, end, lost) in cases {
+        let numbered = |table: &str| -> Result<Option<PathBuf>> {
+            let files = files(root, table, "metadata", ".metadata.json")?;
+            Ok(files.last().cloned())
+        };
+        let before = numbered("silver.x")?.context("a metadata file")?;
+        for table in ["silver.x", "silver.c", "silver.c__tombstones"] {
+            let files = files(root, table, within, end)?;
+            ensure!(!files.is_empty(), "{table} has no {end}");
+            for file in files {
+                match lost {
+                    true => fs::remove_file(&file)?,
+                    false => fs::write(&file, "it is no such file")?,
+                }
+            }
+        }
+        let (good, told) = run(&["query", "SELECT sum(amount) FROM silver.x"])?;
+        let file = end.trim_start_matches('.');
+        ensure!(
+            !good && told.contains(file) && told.contains("`headwater run silver.x --full`"),
+            "{told}"
+        );
+        last += 1;
+        land(last)?;
+        well(&["run", "silver.x", "silver.c", "--full"])?;
+        let all: Vec<i64> = (1..).take(usize::try_from(last)?).collect();
+        ensure!(ids("silver.x")? == all, "{within} {end} {lost}");
+        ensure!(
+            ids("silver.c")? == [i64::try_from(last)?],
+            "{within} {end} {lost}"
+        );
+        let after = numbered("silver.x")?.context("a metadata file")?;
+        ensure!(after > before, "{} {}", before.display(), after.display());
+        // Its readers follow, and it is a table as any other.
+        last += 1;
+        land(last)?;
+        well(&["run"])?;
+        let all: Vec<i64> = (1..).take(usize::try_from(last)?).collect();
+        ensure!(
+            ids("silver.x")? == all && ids("gold.x")? == all,
+            "{within} {end} {lost}"
+        );
+        ensure!(
+            ids("silver.c")? == [i64::try_from(last)?],
+            "{within} {end} {lost}"
+        );
+    }
     Ok(())
 }

@@ -17,6 +17,7 @@ mod tests;
 pub mod text;
 mod value;
 mod webhook;
+mod whole;
 
 use bytes::Bytes;
 use domain::{Position, TableName};

@@ -48,10 +48,18 @@ pub fn kind(data_type: &DataType) -> Option<String> {
         DataType::Boolean => "BOOLEAN".into(),
         DataType::Timestamp(TimeUnit::Microsecond, None) => "TIMESTAMP".into(),
         DataType::Date32 => "DATE".into(),
-        DataType::Decimal128(precision, scale) => format!("DECIMAL({precision},{scale})"),
+        // Of other scales there is no word: their JSON text is kept.
+        DataType::Decimal128(precision, scale) if is_scale(*precision, *scale) => {
+            format!("DECIMAL({precision},{scale})")
+        }
         DataType::Binary => "BLOB".into(),
         _ => return None,
     })
+}
+
+/// Whether the digits after the point are among the digits, as SQL has it.
+fn is_scale(precision: u8, scale: i8) -> bool {
+    u8::try_from(scale).is_ok_and(|scale| scale <= precision)
 }
 
 /// A column type in SQL words, for people: any type has some.
@@ -96,7 +104,7 @@ pub fn word(kind: &DataType) -> String {
 }
 
 /// The type that keeps every value of `data_type` in a landing table: itself, or the next wider one. Lists, structs
-/// and what else has no word are kept as their JSON text, `VARCHAR`. Nanoseconds are cut to microseconds.
+/// and what else has no word are kept as their JSON text, `VARCHAR`. Moments that are no whole microseconds have no form.
 #[must_use]
 pub fn widened(data_type: &DataType) -> DataType {
     match data_type {
@@ -106,7 +114,9 @@ pub fn widened(data_type: &DataType) -> DataType {
         DataType::Float16 | DataType::Float32 => DataType::Float64,
         DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Microsecond, None),
         DataType::Date64 => DataType::Timestamp(TimeUnit::Microsecond, None),
-        DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
+        DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale)
+            if is_scale(*precision, *scale) =>
+        {
             DataType::Decimal128(*precision, *scale)
         }
         DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
@@ -172,6 +182,15 @@ mod tests {
             data_type("decimal( 9 , 3 )"),
             Some(DataType::Decimal128(9, 3))
         );
+        for other in [
+            DataType::Decimal128(10, -2),
+            DataType::Decimal128(3, 4),
+            DataType::Decimal64(10, -2),
+            DataType::Decimal256(50, 2),
+        ] {
+            assert_eq!(kind(&other), None, "{other}");
+            assert_eq!(widened(&other), DataType::Utf8, "{other}");
+        }
         for bad in [
             "",
             "TEXT",

@@ -8,7 +8,7 @@ use domain::{OnSchemaChange, TableName, Timestamp, cdc::Placeholder, items::Snap
 use futures::stream::BoxStream;
 
 use crate::{
-    Result,
+    Error, Kind, Result,
     feed::{Between, Changes},
     state::{Item, Write},
     upkeep::{Collected, Compacted, Keep, Sweep, Swept},
@@ -326,3 +326,25 @@ pub trait Tables: Send + Sync + fmt::Debug {
         Ok(Compacted::default())
     }
 }
+
+/// The error of a damaged or lost file of a model's table, with the command that builds the table anew from its inputs. Other
+/// errors stay as they are, and so does one that names such a command already.
+#[must_use]
+pub fn damaged(error: Error, table: &TableName) -> Error {
+    if error.kind != Kind::Corrupt || error.chain().contains(ANEW) {
+        return error;
+    }
+    let name = table.to_string();
+    let model = name.strip_suffix(TOMBSTONES).unwrap_or(&name);
+    let told = match std::error::Error::source(&error) {
+        Some(source) => crate::error::chain(source),
+        None => String::from("it is damaged"),
+    };
+    let told = format!("{told}; {ANEW} {model} --full`");
+    Error::new(error.kind, error.action, error.subject).because(told)
+}
+
+/// How the advice begins.
+const ANEW: &str = "build the table anew with `headwater run";
+/// How the name of a table of tombstones ends.
+const TOMBSTONES: &str = "__tombstones";

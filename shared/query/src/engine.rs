@@ -17,7 +17,7 @@ use ports::{
 
 use crate::{
     affected,
-    failure::Doing,
+    failure::{Doing, with_remedy},
     footers::Footers,
     model::Lake,
     plan::{Planned, Planner},
@@ -89,6 +89,11 @@ impl Job {
         }
     }
 
+    /// DataFusion's error as ours.
+    fn failed(&self, action: &'static str, error: DataFusionError) -> Error {
+        with_remedy(self.doing(action).failed(error), &self.catalog)
+    }
+
     async fn plan(&self) -> Result<Planned> {
         let (base, lake) = (&self.shared.base, &self.shared.lake);
         let planner = Planner {
@@ -109,12 +114,11 @@ impl Job {
         let Planned { state, plan } = self.plan().await?;
         let plan = state
             .optimize(&plan)
-            .map_err(|e| self.doing("plan statement").failed(e))?;
+            .map_err(|e| self.failed("plan statement", e))?;
         Ok(Arc::clone(plan.schema().inner()))
     }
 
     async fn run(&self, ready: Ready, sink: Sink) {
-        let doing = self.doing("run statement");
         let mut batches = match self.start().await {
             Ok(batches) => batches,
             // Nobody is there to be told when the caller has gone.
@@ -128,7 +132,10 @@ impl Job {
             let batch = match batch {
                 Ok(batch) if batch.num_rows() == 0 => continue,
                 Ok(batch) => batch,
-                Err(error) => return drop(sink.send(Err(doing.failed(error))).await),
+                Err(error) => {
+                    let error = self.failed("run statement", error);
+                    return drop(sink.send(Err(error)).await);
+                }
             };
             let rows = batch.num_rows() as u64;
             if let Some(left) = left.as_mut() {
@@ -150,10 +157,10 @@ impl Job {
     async fn start(&self) -> Result<datafusion::execution::SendableRecordBatchStream> {
         let Planned { state, plan } = self.plan().await?;
         let physical = state.create_physical_plan(&plan).await;
-        let physical = physical.map_err(|e| self.doing("plan statement").failed(e))?;
+        let physical = physical.map_err(|e| self.failed("plan statement", e))?;
         tracing::debug!(sql = %self.statement.sql, "planned");
         let stream = execute_stream(physical, state.task_ctx());
-        stream.map_err(|error| self.doing("run statement").failed(error))
+        stream.map_err(|error| self.failed("run statement", error))
     }
 
     fn too_many_rows(&self) -> Error {

@@ -1,7 +1,16 @@
 //! DataFusion's errors as the port's: what the caller should do, what was being done, to which statement, and why.
 
-use datafusion::{common::DataFusionError, parquet::errors::ParquetError};
-use ports::{Error, Kind};
+use std::collections::BTreeSet;
+
+use datafusion::{
+    arrow::error::ArrowError, common::DataFusionError, parquet::errors::ParquetError,
+};
+use domain::{TableName, sql};
+use ports::{
+    Error, Kind,
+    query::Catalog,
+    tables::{self, Pin},
+};
 
 /// Most characters of a statement quoted in a message.
 const QUOTED_MAX: usize = 100;
@@ -39,6 +48,38 @@ impl Doing<'_> {
     }
 }
 
+/// The error of a damaged file, with the command that builds the table anew of which it is. Files of other than models'
+/// tables are not built, and stay without one.
+pub(crate) fn with_remedy(error: Error, catalog: &Catalog) -> Error {
+    if error.kind != Kind::Corrupt {
+        return error;
+    }
+    let models = catalog.tables.values().filter_map(|pin| match pin {
+        Pin::Model { table, .. } => Some(table),
+        Pin::Landing { .. } => None,
+    });
+    let fed = catalog.feeds.keys().filter_map(sql::fed_by);
+    let models: BTreeSet<TableName> = models
+        .cloned()
+        .chain(fed.filter(|table| !table.is_landing()))
+        .collect();
+    let chain = error.chain();
+    let is_of =
+        |table: &&TableName| chain.contains(&format!("/{}/{}/", table.schema(), table.name()));
+    if let Some(table) = models.iter().find(is_of) {
+        return tables::damaged(error, table);
+    }
+    // The file is not named where its pages are read; those of landing tables are.
+    let unnamed = error.action != FILE;
+    match models.first() {
+        Some(only) if unnamed && models.len() == 1 => tables::damaged(error, only),
+        _ => error,
+    }
+}
+
+/// What was being done to a file that an error names.
+pub(crate) const FILE: &str = "read file";
+
 fn quoted(sql: &str) -> String {
     let mut words = sql.split_whitespace().collect::<Vec<_>>().join(" ");
     if let Some((end, _)) = words.char_indices().nth(QUOTED_MAX) {
@@ -64,10 +105,17 @@ fn unwrap(error: DataFusionError) -> DataFusionError {
             Ok(inner) => unwrap(*inner),
             Err(other) => DataFusionError::External(other),
         },
+        DataFusionError::ParquetError(inner) => match *inner {
+            ParquetError::External(inner) => match inner.downcast::<Error>() {
+                Ok(ours) => DataFusionError::External(ours),
+                Err(other) => {
+                    DataFusionError::ParquetError(Box::new(ParquetError::External(other)))
+                }
+            },
+            other => DataFusionError::ParquetError(Box::new(other)),
+        },
         DataFusionError::ArrowError(inner, backtrace) => match *inner {
-            datafusion::arrow::error::ArrowError::ExternalError(inner) => {
-                unwrap(DataFusionError::External(inner))
-            }
+            ArrowError::ExternalError(inner) => unwrap(DataFusionError::External(inner)),
             other => DataFusionError::ArrowError(Box::new(other), backtrace),
         },
         other => other,
@@ -76,10 +124,15 @@ fn unwrap(error: DataFusionError) -> DataFusionError {
 
 /// An error that several readers of one plan share: ours is told again, another's stays shared.
 fn again(shared: std::sync::Arc<DataFusionError>) -> DataFusionError {
-    let DataFusionError::External(inner) = shared.find_root() else {
-        return DataFusionError::Shared(shared);
+    let ours = match shared.find_root() {
+        DataFusionError::External(inner) => inner.downcast_ref::<Error>(),
+        DataFusionError::ParquetError(inner) => match inner.as_ref() {
+            ParquetError::External(inner) => inner.downcast_ref::<Error>(),
+            _ => None,
+        },
+        _ => None,
     };
-    let Some(ours) = inner.downcast_ref::<Error>() else {
+    let Some(ours) = ours else {
         return DataFusionError::Shared(shared);
     };
     let mut copy = Error::new(ours.kind, ours.action, &ours.subject);
@@ -98,6 +151,10 @@ fn kind(error: &DataFusionError) -> Kind {
                 None => Kind::Corrupt,
             },
             _ => Kind::Corrupt,
+        },
+        DataFusionError::ArrowError(error, _) => match error.as_ref() {
+            ArrowError::ParquetError(_) => Kind::Corrupt,
+            _ => Kind::Invalid,
         },
         DataFusionError::ObjectStore(error) => object(error),
         DataFusionError::IoError(_) => Kind::Unavailable,

@@ -28,9 +28,11 @@ use datafusion::{
     },
     physical_plan::metrics::ExecutionPlanMetricsSet,
 };
-use futures::{FutureExt, TryFutureExt, future::BoxFuture};
+use futures::{FutureExt, future::BoxFuture};
 use object_store::{ObjectStoreExt, path::Path};
-use ports::Objects;
+use ports::{Error, Kind, Objects};
+
+use crate::failure::FILE;
 
 /// Bytes read from a file's end at first: footer and page index of an ordinary file.
 const TAIL: usize = 64 * 1024;
@@ -143,22 +145,39 @@ pub(crate) struct FileReader {
     size: u64,
 }
 
+impl FileReader {
+    /// What the store answered; of a file that was cut, it says no more than that a range cannot be had.
+    async fn refused(&self, error: object_store::Error) -> ParquetError {
+        if matches!(error, object_store::Error::NotFound { .. }) {
+            return external(error);
+        }
+        match self.footers.objects.head(&self.path).await {
+            Ok(meta) if meta.size != self.size => {
+                let told = format!("it has {} bytes, {} were written", meta.size, self.size);
+                damaged(self.path.as_ref(), ParquetError::General(told))
+            }
+            Ok(_) | Err(_) => external(error),
+        }
+    }
+}
+
 impl AsyncFileReader for FileReader {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
-        self.footers
-            .objects
-            .get_range(&self.path, range)
-            .map_err(external)
-            .boxed()
+        async move {
+            match self.footers.objects.get_range(&self.path, range).await {
+                Ok(bytes) => Ok(bytes),
+                Err(error) => Err(self.refused(error).await),
+            }
+        }
+        .boxed()
     }
 
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, Result<Vec<Bytes>>> {
         async move {
-            self.footers
-                .objects
-                .get_ranges(&self.path, &ranges)
-                .await
-                .map_err(external)
+            match self.footers.objects.get_ranges(&self.path, &ranges).await {
+                Ok(bytes) => Ok(bytes),
+                Err(error) => Err(self.refused(error).await),
+            }
         }
         .boxed()
     }
@@ -176,12 +195,24 @@ impl AsyncFileReader for FileReader {
                 .with_page_index_policy(PageIndexPolicy::Optional)
                 .with_prefetch_hint(Some(TAIL))
                 .load_and_finish(&mut *self, size)
-                .await?;
+                .await;
+            let read = read.map_err(|error| damaged(self.path.as_ref(), error))?;
             let footer = Arc::new(without_float_statistics(read)?);
             self.footers.keep(&self.path, &footer);
             Ok(footer)
         }
         .boxed()
+    }
+}
+
+/// What parquet says of a file, with the file's name. What the object store says has it already.
+pub(crate) fn damaged(path: &str, error: ParquetError) -> ParquetError {
+    match error {
+        ParquetError::External(source) => ParquetError::External(source),
+        error => {
+            let named = Error::new(Kind::Corrupt, FILE, path).because(error);
+            ParquetError::External(Box::new(named))
+        }
     }
 }
 

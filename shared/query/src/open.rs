@@ -19,7 +19,7 @@ use futures::{
 use ports::{Error, Kind, tables::FilePart};
 
 use crate::{
-    footers::Footers,
+    footers::{Footers, damaged},
     model::{external, path},
     parts::{Slice, Window},
     rows,
@@ -120,7 +120,7 @@ impl Shape {
         };
         let stream = builder
             .build()?
-            .map_err(DataFusionError::from)
+            .map_err(move |error| DataFusionError::from(damaged(&file.path, error)))
             .map(move |batch| {
                 let batch = batch?;
                 let sequences = counted.then(|| sequences.take(batch.num_rows()));

@@ -28,7 +28,7 @@ use crate::{
     labels::label_casts,
     landing::LandingTable,
     model::{Lake, ModelTable},
-    names, shorthand,
+    names, shorthand, unions,
 };
 
 /// Plans statements over one catalog.
@@ -169,6 +169,7 @@ impl Planner<'_> {
                 .error(Kind::Invalid)
                 .because(ambiguous.to_string())
         })?;
+        unions::name_apart(&mut statement);
         label_casts(&mut statement);
         shorthand::write_out(&mut statement);
         let named: Providers = names

@@ -181,3 +181,51 @@ fn reason(error: JoinError) -> String {
         Err(error) => error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ports::Kind;
+
+    use super::*;
+
+    struct Told;
+
+    impl Endings for Told {
+        fn late(&self) -> Error {
+            Error::new(Kind::Unavailable, "run", "it")
+        }
+
+        fn broken(&self, why: &str) -> Error {
+            Error::new(Kind::Invalid, "run", "it").because(why)
+        }
+    }
+
+    const TIME: Duration = Duration::from_secs(60);
+
+    async fn breaks() -> Result<()> {
+        panic!("no answer")
+    }
+
+    /// Before there are columns, behind the first rows, and where nothing but an answer is asked for.
+    #[tokio::test]
+    async fn a_panic_is_an_error() {
+        let threads = Threads::new(1).expect("threads");
+        let schema = || SchemaRef::new(datafusion::arrow::datatypes::Schema::empty());
+        let told = once(&threads, TIME, Arc::new(Told), breaks()).await;
+        let told = told.expect_err("broken").chain();
+        assert!(told.contains("no answer"), "{told}");
+        let early = rows(&threads, TIME, Arc::new(Told), |_, _| async {
+            panic!("no columns");
+        });
+        let told = early.await.err().expect("broken").chain();
+        assert!(told.contains("no columns"), "{told}");
+        let late = rows(&threads, TIME, Arc::new(Told), move |ready, _| async move {
+            drop(ready.send(Ok(schema())));
+            panic!("no rows");
+        });
+        let mut late = late.await.expect("columns");
+        let told = late.stream.next().await.expect("an answer");
+        let told = told.expect_err("broken").chain();
+        assert!(told.contains("no rows"), "{told}");
+    }
+}

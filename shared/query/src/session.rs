@@ -17,9 +17,9 @@ use ports::Objects;
 use crate::{
     casts,
     catalog::{CATALOG, SCHEMA},
-    growth, json,
+    floats, growth, json,
     model::warehouse,
-    semi, types,
+    orders, semi, types,
 };
 
 /// Resources of the query engine.
@@ -45,10 +45,12 @@ pub(crate) fn base(settings: &Settings, objects: Objects) -> Result<SessionState
         .with_runtime_env(Arc::new(runtime(settings, objects)?))
         .with_type_planner(Arc::new(types::Types))
         .with_optimizer_rule(Arc::new(semi::DistinctSemi))
+        .with_optimizer_rule(Arc::new(orders::OrderOnce))
         .build();
     json::register(&mut state)?;
     state.register_function_rewrite(Arc::new(growth::BoundGrowth))?;
     state.add_analyzer_rule(Arc::new(casts::TextToTime));
+    state.add_analyzer_rule(Arc::new(floats::TotalFloats));
     Ok(state)
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use super::{
     FileFormat,
     text::{Decoder, Reject, TextFormat},
+    whole::Whole,
 };
 
 /// Bytes read at once.
@@ -110,6 +111,9 @@ fn parquet(path: &Path, sender: &Sender) -> Result<()> {
     let (file, size) = open(path)?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(unreadable)?;
     let total = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
+    let (again, _) = open(path)?;
+    let refused = |why: String| invalid(path, why);
+    let mut whole = Whole::new(&builder, again, BATCH_ROWS).map_err(refused)?;
     let reader = builder
         .with_batch_size(BATCH_ROWS)
         .build()
@@ -117,6 +121,7 @@ fn parquet(path: &Path, sender: &Sender) -> Result<()> {
     let mut rows = 0;
     for batch in reader {
         let batch = batch.map_err(|e| invalid(path, e.to_string()))?;
+        let batch = whole.next(batch).map_err(refused)?;
         rows += batch.num_rows() as u64;
         // Near enough for a progress bar: rows are of much the same size.
         let bytes = u64::try_from(u128::from(size) * u128::from(rows) / u128::from(total.max(1)));

@@ -1,5 +1,6 @@
 //! What ingest promises, over pretend worlds.
 
+mod exact;
 mod files;
 mod webhooks;
 

@@ -47,6 +47,14 @@ pub(super) async fn check(
     Ok(Ok(Some(warnings)))
 }
 
+/// Whether the assertions can be asked of staged rows at all, whatever they answer.
+///
+/// # Errors
+/// How one of them breaks.
+pub(super) async fn ask(world: &World, model: &Model, staged: &Staged) -> Result<()> {
+    broken(world, model, staged).await.map(drop)
+}
+
 /// The assertions that do not hold.
 async fn broken(world: &World, model: &Model, staged: &Staged) -> Result<Vec<(Severity, String)>> {
     let table = &model.name;

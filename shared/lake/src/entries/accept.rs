@@ -6,7 +6,11 @@ use arrow::datatypes::{DataType, Schema};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::buffered::BufWriter;
-use parquet::{arrow::ArrowSchemaConverter, file::metadata::ParquetMetaData};
+use parquet::{
+    arrow::{ARROW_SCHEMA_META_KEY, ArrowSchemaConverter},
+    basic::{ConvertedType, Type},
+    file::metadata::ParquetMetaData,
+};
 use ports::{
     Error, Kind, Result,
     entries::{DataSet, Upload},
@@ -107,6 +111,31 @@ pub(super) fn whole(set: &DataSet, footer: &ParquetMetaData, bytes: u64) -> Resu
             return Err(Error::new(Kind::Corrupt, "read entry", set)
                 .because("its footer names parts beyond its end"));
         }
+    }
+    Ok(())
+}
+
+/// Refuses an upload with columns that are read with a loss: intervals of which nobody told whether they are months or
+/// days, and moments of 96 bits.
+pub(super) fn exact(set: &DataSet, footer: &ParquetMetaData) -> Result<()> {
+    let footer = footer.file_metadata();
+    let told = footer.key_value_metadata().into_iter().flatten();
+    let told = told
+        .into_iter()
+        .any(|pair| pair.key == ARROW_SCHEMA_META_KEY);
+    for column in footer.schema_descr().columns() {
+        let why = match (column.converted_type(), column.physical_type()) {
+            (ConvertedType::INTERVAL, _) if !told => {
+                "an INTERVAL, whose months cannot be read: write it as VARCHAR, or as numbers of months, days and \
+                 milliseconds"
+            }
+            (_, Type::INT96) => {
+                "a moment of 96 bits, of which not all can be read: write it as a timestamp of microseconds"
+            }
+            _ => continue,
+        };
+        let told = format!("column `{}` is {why}", column.path().string());
+        return Err(Error::new(Kind::Invalid, "take upload", set).because(told));
     }
     Ok(())
 }

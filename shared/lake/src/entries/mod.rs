@@ -149,6 +149,31 @@ async fn write(
     }
 }
 
+impl EntryLake {
+    /// What is stored of a data set. What was just uploaded is looked at for what readers would lose of it.
+    async fn look(&self, set: &DataSet, uploaded: bool) -> Result<Option<Stored>> {
+        let path = path(set);
+        let bytes = match self.objects.head(&path).await {
+            Ok(meta) => meta.size,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let reader = FileReader::new(&self.objects, path, bytes);
+        let builder = ParquetRecordBatchStreamBuilder::new(reader)
+            .await
+            .map_err(|error| failed("read entry", set, error))?;
+        accept::whole(set, builder.metadata(), bytes)?;
+        if uploaded {
+            accept::exact(set, builder.metadata())?;
+        }
+        Ok(Some(Stored {
+            schema: builder.schema().clone(),
+            rows: u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0),
+            bytes,
+        }))
+    }
+}
+
 #[async_trait]
 impl Entries for EntryLake {
     async fn write(&self, set: &DataSet, rows: Rows) -> Result<Stored> {
@@ -160,7 +185,7 @@ impl Entries for EntryLake {
     async fn receive(&self, set: &DataSet, upload: Upload, limit: u64) -> Result<Stored> {
         let path = path(set);
         accept::receive(self.sink(&path), set, upload, limit).await?;
-        let looked = match self.find(set).await {
+        let looked = match self.look(set, true).await {
             Ok(Some(stored)) => accept::schema("take upload", set, &stored.schema).map(|()| stored),
             Ok(None) => Err(Error::new(Kind::Unavailable, "take upload", set)
                 .because("it is not there after it was written; send it again")),
@@ -178,22 +203,7 @@ impl Entries for EntryLake {
     }
 
     async fn find(&self, set: &DataSet) -> Result<Option<Stored>> {
-        let path = path(set);
-        let bytes = match self.objects.head(&path).await {
-            Ok(meta) => meta.size,
-            Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let reader = FileReader::new(&self.objects, path, bytes);
-        let builder = ParquetRecordBatchStreamBuilder::new(reader)
-            .await
-            .map_err(|error| failed("read entry", set, error))?;
-        accept::whole(set, builder.metadata(), bytes)?;
-        Ok(Some(Stored {
-            schema: builder.schema().clone(),
-            rows: u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0),
-            bytes,
-        }))
+        self.look(set, false).await
     }
 
     async fn scan(&self, set: &DataSet, stored: &Stored) -> Result<Scan> {

@@ -164,3 +164,27 @@ fn names_of_others_are_left_alone() {
         assert_eq!(set_of(&Path::from(other.clone())), None, "{other}");
     }
 }
+
+/// One month would be read as no time at all.
+#[tokio::test]
+async fn an_upload_of_intervals_is_refused_by_name() {
+    use parquet::{file::writer::SerializedFileWriter, schema::parser::parse_message_type};
+
+    let lake = EntryLake::new(Arc::new(InMemory::new()));
+    for (kind, why) in [
+        ("fixed_len_byte_array(12) c (INTERVAL)", "months"),
+        ("int96 c", "96 bits"),
+    ] {
+        let schema = parse_message_type(&format!("message m {{ optional {kind}; }}"));
+        let schema = Arc::new(schema.expect("a schema"));
+        let mut file = Vec::new();
+        let writer = SerializedFileWriter::new(&mut file, schema, Arc::default());
+        writer.expect("a writer").close().expect("closed");
+        let error = lake.receive(&set("g"), pieces(&file, 700), 1 << 20).await;
+        let error = error.expect_err("refused");
+        let told = error.chain();
+        assert_eq!(error.kind, Kind::Invalid, "{told}");
+        assert!(told.contains("column `c`") && told.contains(why), "{told}");
+        assert!(lake.list().await.expect("listed").is_empty());
+    }
+}

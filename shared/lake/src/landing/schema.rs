@@ -3,9 +3,15 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringBuilder, new_null_array},
+    array::{
+        Array, ArrayData, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringBuilder,
+        make_array, new_null_array,
+    },
     compute::{CastOptions, cast_with_options, concat},
-    datatypes::{DataType, Field, Schema},
+    datatypes::{
+        DataType, Field, Float16Type, Float32Type, Float64Type, Schema, TimeUnit,
+        TimestampNanosecondType,
+    },
     error::ArrowError,
     json::writer::{EncoderOptions, make_encoder},
 };
@@ -86,16 +92,16 @@ pub(super) fn is_canonical(schema: &Schema) -> bool {
 fn widen(array: &ArrayRef, wide: &DataType) -> std::result::Result<ArrayRef, ArrowError> {
     match array.data_type() {
         found if found == wide => Ok(Arc::clone(array)),
+        DataType::Dictionary(_, values) => widen(&cast(array, values)?, wide),
         DataType::Utf8View | DataType::LargeUtf8 | DataType::Null => cast(array, wide),
-        _ if *wide == DataType::Utf8 && !is_text(array.data_type()) => json_text(array),
+        _ if *wide == DataType::Utf8 => json_text(array),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) if !is_micros(array) => {
+            Err(ArrowError::CastError(String::from(
+                "it has moments that are no whole microseconds, which a TIMESTAMP cannot tell apart; round it, or write \
+                 it as BIGINT or VARCHAR",
+            )))
+        }
         _ => cast(array, wide),
-    }
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Dictionary(_, value) => is_text(value),
-        other => other.is_string(),
     }
 }
 
@@ -122,8 +128,44 @@ fn cast(array: &ArrayRef, wide: &DataType) -> std::result::Result<ArrayRef, Arro
     cast_with_options(array, wide, &options)
 }
 
+/// Whether moments in nanoseconds are whole microseconds.
+fn is_micros(array: &ArrayRef) -> bool {
+    let nanos = array.as_primitive_opt::<TimestampNanosecondType>();
+    nanos.is_none_or(|nanos| nanos.iter().flatten().all(|nanos| nanos % 1000 == 0))
+}
+
+/// Whether every number in a list or struct has a form in JSON, where NaN and infinities would be NULL.
+fn is_finite(data: &ArrayData) -> bool {
+    let array = || make_array(data.clone());
+    let all = |finite: Option<bool>| finite.unwrap_or(true);
+    match data.data_type() {
+        DataType::Float16 => {
+            let numbers = array();
+            let numbers = numbers.as_primitive_opt::<Float16Type>();
+            all(numbers.map(|numbers| numbers.iter().flatten().all(|number| number.is_finite())))
+        }
+        DataType::Float32 => {
+            let numbers = array();
+            let numbers = numbers.as_primitive_opt::<Float32Type>();
+            all(numbers.map(|numbers| numbers.iter().flatten().all(f32::is_finite)))
+        }
+        DataType::Float64 => {
+            let numbers = array();
+            let numbers = numbers.as_primitive_opt::<Float64Type>();
+            all(numbers.map(|numbers| numbers.iter().flatten().all(f64::is_finite)))
+        }
+        _ => data.child_data().iter().all(is_finite),
+    }
+}
+
 /// Each value as its JSON text; NULL stays NULL.
 fn json_text(array: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
+    if !is_finite(&array.to_data()) {
+        return Err(ArrowError::CastError(String::from(
+            "it has NaN or an infinity inside of lists or structs, which their JSON text cannot tell from NULL; write \
+             the numbers as VARCHAR",
+        )));
+    }
     let field = Arc::new(Field::new("value", array.data_type().clone(), true));
     let options = EncoderOptions::default().with_explicit_nulls(true);
     let mut encoder = make_encoder(&field, array, &options)?;

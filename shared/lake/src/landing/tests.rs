@@ -4,6 +4,7 @@ mod appends;
 mod faults;
 mod folding;
 mod incoming;
+mod types;
 
 use std::sync::Arc;
 

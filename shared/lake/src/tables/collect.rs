@@ -89,6 +89,7 @@ pub(super) async fn collect(
         deleted,
         operation: Operation::Delete,
         properties: BTreeMap::new(),
+        previous: Some(base.snapshot.metadata.clone()),
         base: Some(base.clone()),
     };
     let next = Arc::new(commit(&place, edit).await?);

@@ -47,6 +47,8 @@ pub(crate) struct Edit {
     pub draft: Draft,
     /// The table before; none for a new one.
     pub base: Option<Arc<Table>>,
+    /// The metadata file before, which the number of the next follows, also where nothing else of it is left.
+    pub previous: Option<String>,
     /// New files, and the rows of them that are deleted at once.
     pub added: Vec<(NewFile, RoaringTreemap)>,
     /// Positions of files that go.
@@ -79,11 +81,7 @@ pub(crate) async fn commit(place: &Place<'_>, edit: Edit) -> Result<Table> {
     objects.push(list);
     let summary = summary(&edit, &plan, &files, &deletes);
     let metadata = metadata(place, &edit, &manifests, list_location, summary)?;
-    let path = place.names.metadata(
-        edit.base
-            .as_ref()
-            .map(|base| base.snapshot.metadata.as_str()),
-    );
+    let path = place.names.metadata(edit.previous.as_deref());
     let bytes = serde_json::to_vec(&metadata)
         .map_err(|e| Error::new(Kind::Corrupt, "write metadata of", place.table).because(e))?;
     objects.push((path.clone(), bytes.into()));

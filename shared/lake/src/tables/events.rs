@@ -28,7 +28,8 @@ use super::{
 /// Stages a change of events.
 pub(super) async fn stage(lake: &Lake, apply: &Apply, change: Change) -> Result<Staged> {
     let table = &change.table;
-    let opened = open(lake, table, change.base.as_ref(), &change.pointers).await?;
+    let (pointers, anew) = (&change.pointers, apply.rebuild);
+    let opened = open(lake, table, change.base.as_ref(), pointers, anew).await?;
     let incoming = incoming(apply, table, &change.rows.schema, opened.1.as_deref())?;
     let plan = Plan {
         key: &apply.key,
@@ -48,7 +49,7 @@ pub(super) async fn stage(lake: &Lake, apply: &Apply, change: Change) -> Result<
         Deletes::Hard {
             tombstones, base, ..
         } => {
-            let opened = open(lake, tombstones, base.as_ref(), &change.pointers).await?;
+            let opened = open(lake, tombstones, base.as_ref(), pointers, anew).await?;
             Some(Graveyard::new(&stage, tombstones, opened, apply, sequence)?)
         }
         Deletes::Soft => None,

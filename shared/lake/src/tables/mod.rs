@@ -61,7 +61,7 @@ use ports::{
     Chance, Clock, Objects, Result, State, Tables,
     feed::{Between, Changes},
     state::Key,
-    tables::{Change, Pin, Scan, Staged},
+    tables::{Change, Pin, Scan, Staged, damaged},
     upkeep::{Collected, Compacted, Keep, Sweep, Swept},
 };
 
@@ -146,7 +146,8 @@ impl Lake {
         if let Some(kept) = self.tables.get(snapshot) {
             return Ok(kept);
         }
-        let read = Arc::new(load::load(&self.objects, &self.root, table, snapshot).await?);
+        let read = load::load(&self.objects, &self.root, table, snapshot).await;
+        let read = Arc::new(read.map_err(|error| damaged(error, table))?);
         self.tables.put(snapshot.clone(), read.clone());
         Ok(read)
     }
@@ -183,7 +184,8 @@ impl Tables for Lake {
     }
 
     async fn changes(&self, between: &Between) -> Result<Changes> {
-        changes::changes(self, between).await
+        let changes = changes::changes(self, between).await;
+        changes.map_err(|error| damaged(error, between.to.table()))
     }
 
     async fn schema(&self, pin: &Pin) -> Result<SchemaRef> {

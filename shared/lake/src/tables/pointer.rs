@@ -58,6 +58,11 @@ impl Pointer {
         })
     }
 
+    /// The metadata file it is at.
+    pub(crate) fn metadata(&self) -> Option<&str> {
+        self.metadata.as_deref()
+    }
+
     /// `Conflict` unless the pointer is at the base.
     pub(crate) fn expect(&self, table: &TableName, base: Option<&Snapshot>) -> Result<()> {
         let base = base.map(|snapshot| snapshot.metadata.as_str());

@@ -175,6 +175,20 @@ impl FileReader {
             size,
         }
     }
+
+    /// What the store answered; of a file that was cut, it says no more than that a range cannot be had.
+    async fn refused(&self, error: object_store::Error) -> ParquetError {
+        if matches!(error, object_store::Error::NotFound { .. }) {
+            return external(error);
+        }
+        match self.objects.head(&self.path).await {
+            Ok(meta) if meta.size != self.size => ParquetError::General(format!(
+                "it has {} bytes, {} were written",
+                meta.size, self.size
+            )),
+            Ok(_) | Err(_) => external(error),
+        }
+    }
 }
 
 fn reader(objects: &Objects, part: &FilePart) -> FileReader {
@@ -188,10 +202,10 @@ fn external(error: object_store::Error) -> ParquetError {
 impl AsyncFileReader for FileReader {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, ParquetError>> {
         Box::pin(async {
-            self.objects
-                .get_range(&self.path, range)
-                .await
-                .map_err(external)
+            match self.objects.get_range(&self.path, range).await {
+                Ok(bytes) => Ok(bytes),
+                Err(error) => Err(self.refused(error).await),
+            }
         })
     }
 
@@ -200,10 +214,10 @@ impl AsyncFileReader for FileReader {
         ranges: Vec<Range<u64>>,
     ) -> BoxFuture<'_, Result<Vec<Bytes>, ParquetError>> {
         Box::pin(async move {
-            self.objects
-                .get_ranges(&self.path, &ranges)
-                .await
-                .map_err(external)
+            match self.objects.get_ranges(&self.path, &ranges).await {
+                Ok(bytes) => Ok(bytes),
+                Err(error) => Err(self.refused(error).await),
+            }
         })
     }
 

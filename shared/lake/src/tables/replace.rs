@@ -31,7 +31,7 @@ pub(super) async fn stage(
         return Err(Error::new(Kind::Invalid, "find the key of", &table)
             .because("rows are replaced by a key"));
     }
-    let opened = open(lake, &table, change.base.as_ref(), &change.pointers).await?;
+    let opened = open(lake, &table, change.base.as_ref(), &change.pointers, false).await?;
     let plan = Plan {
         key,
         whole: false,

@@ -11,7 +11,7 @@ use iceberg::spec::Operation;
 use ports::{
     Error, Kind, Result,
     state::Item,
-    tables::{Apply, Change, Rows, Staged},
+    tables::{Apply, Change, Rows, Staged, damaged},
 };
 use roaring::RoaringTreemap;
 
@@ -117,10 +117,13 @@ pub(super) async fn stage(lake: &Lake, change: Change) -> Result<Staged> {
         }
         Apply::DeleteInsert { key } => (key.as_slice(), false),
     };
-    let opened = open(lake, &change.table, change.base.as_ref(), &change.pointers).await?;
+    let whole = matches!(change.apply, Apply::Overwrite | Apply::ReplaceAll);
+    let anew = matches!(change.apply, Apply::Overwrite);
+    let (base, pointers) = (change.base.as_ref(), &change.pointers);
+    let opened = open(lake, &change.table, base, pointers, anew).await?;
     let plan = Plan {
         key,
-        whole: matches!(change.apply, Apply::Overwrite | Apply::ReplaceAll),
+        whole,
         // Rows that replace all others bring their own columns.
         policy: match change.apply {
             Apply::Overwrite => OnSchemaChange::SyncAllColumns,
@@ -161,16 +164,27 @@ pub(super) async fn stage(lake: &Lake, change: Change) -> Result<Staged> {
 }
 
 /// Opens a table for a change; `Conflict` unless it is at the snapshot the change is based on.
+///
+/// A change from nothing (`anew`) needs no row or column of the table: where its metadata is lost or damaged, it begins a new
+/// one in its place.
 pub(super) async fn open(
     lake: &Lake,
     table: &TableName,
     snapshot: Option<&Snapshot>,
     pointers: &BTreeMap<TableName, Option<Item>>,
+    anew: bool,
 ) -> Result<Opened> {
     let base = async {
-        match snapshot {
-            Some(snapshot) => lake.table(table, snapshot).await.map(Some),
-            None => Ok(None),
+        let Some(snapshot) = snapshot else {
+            return Ok(None);
+        };
+        match lake.table(table, snapshot).await {
+            Ok(base) => Ok(Some(base)),
+            Err(error) if anew && error.kind == Kind::Corrupt => {
+                tracing::warn!(%table, error = error.chain(), "a new table takes its place");
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     };
     let pointer = async {
@@ -293,7 +307,8 @@ impl<'a> Stage<'a> {
             order: order.map(|(order, at)| (order, self.of_base(base, at))),
         };
         let (objects, footers) = (&self.lake.objects, &self.lake.footers);
-        probe(objects, footers, base, &Arc::new(wanted)).await
+        let found = probe(objects, footers, base, &Arc::new(wanted)).await;
+        found.map_err(|error| damaged(error, self.table))
     }
 
     /// A column of the change as the base's files have it.
@@ -343,6 +358,7 @@ impl<'a> Stage<'a> {
             properties: sealing.properties,
             draft: self.draft,
             base: self.base,
+            previous: self.pointer.metadata().map(str::to_owned),
         };
         let (lake, pointer) = (self.lake, self.pointer);
         let place = Place {
@@ -412,7 +428,8 @@ impl<'a> Stage<'a> {
                 .map_or_else(|| file.clone(), |rows| file.without(rows));
             let (objects, footers) = (&self.lake.objects, &self.lake.footers);
             let columns = &self.draft.columns;
-            if !rewrite::copy(objects, footers, &file, columns, &writer).await? {
+            let copied = rewrite::copy(objects, footers, &file, columns, &writer).await;
+            if !copied.map_err(|error| damaged(error, self.table))? {
                 break;
             }
         }

@@ -294,6 +294,7 @@ pub(super) async fn compact(
         deleted: BTreeMap::new(),
         operation: Operation::Replace,
         properties: properties(&base),
+        previous: Some(base.snapshot.metadata.clone()),
         base: Some(base.clone()),
     };
     let next = Arc::new(commit(&place, edit).await?);

@@ -395,7 +395,7 @@ impl Resolver<'_> {
 }
 
 /// A name as the planner reads it.
-fn ident(name: &Ident) -> String {
+pub(crate) fn ident(name: &Ident) -> String {
     match name.quote_style {
         Some(_) => name.value.clone(),
         None => folded(&name.value),

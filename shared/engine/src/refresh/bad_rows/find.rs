@@ -9,6 +9,7 @@ use super::{Only, Out, ROWS_MAX, reason, too_many};
 use crate::{
     World,
     refresh::{
+        asserts,
         job::{Job, Loaded, Reason},
         make,
     },
@@ -86,7 +87,7 @@ pub(super) async fn find(
         job,
         loaded,
         out,
-        staging: false,
+        depth: Depth::Query,
     };
     if let Some(rows) = &out.replay {
         let rows: Vec<u64> = rows
@@ -94,7 +95,7 @@ pub(super) async fn find(
             .copied()
             .filter(|row| !out.found.contains_key(row))
             .collect();
-        search.staging = search.breaks(&rows, 1, rows.last()).await?.is_none();
+        search.deepen(&rows).await?;
         return search.halve(&rows).await;
     }
     let through = input.to.sequence;
@@ -107,9 +108,7 @@ pub(super) async fn find(
     };
     for above in starts.into_iter().filter(|above| *above < through) {
         let rows = Above { above, through };
-        // The query alone is asked first: nothing has to be written to know that it breaks.
-        search.staging = false;
-        search.staging = search.breaks(&rows, 1, rows.last()).await?.is_none();
+        search.deepen(&rows).await?;
         let without = Only::Span {
             above,
             first: 1,
@@ -122,16 +121,41 @@ pub(super) async fn find(
     Ok(Err(String::from("it breaks without the new rows too")))
 }
 
+/// How much of a build is tried: as little as breaks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Depth {
+    /// The query alone: nothing has to be written to know that it breaks.
+    Query,
+    /// Its rows are staged too.
+    Stage,
+    /// The assertions are asked too: whether they hold is another matter, here they break.
+    Check,
+}
+
 struct Search<'a> {
     world: &'a World,
     job: &'a Job<'a>,
     loaded: &'a Loaded,
     out: &'a Out,
-    /// Whether rows are staged too: the query alone goes well.
-    staging: bool,
+    depth: Depth,
 }
 
 impl Search<'_> {
+    /// Goes no deeper than all rows together need to break the build.
+    async fn deepen(&mut self, rows: &dyn Rows) -> Result<()> {
+        let deepest = match self.job.model.asserts.is_empty() {
+            true => Depth::Stage,
+            false => Depth::Check,
+        };
+        for depth in [Depth::Query, Depth::Stage, Depth::Check] {
+            self.depth = depth;
+            if depth == deepest || self.breaks(rows, 1, rows.last()).await?.is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// The rows that break the build alone.
     async fn halve(&self, rows: &dyn Rows) -> Result<Found> {
         let mut bad = BTreeMap::new();
@@ -166,13 +190,15 @@ impl Search<'_> {
         let out = self.out.only(only);
         let done = async {
             let (change, _, _) = make::query(self.world, self.job, self.loaded, &out).await?;
-            match self.staging {
-                true => self.world.tables.stage(change).await.map(drop),
-                false => {
-                    let mut rows = change.rows.stream;
-                    while rows.try_next().await?.is_some() {}
-                    Ok(())
-                }
+            if self.depth == Depth::Query {
+                let mut rows = change.rows.stream;
+                while rows.try_next().await?.is_some() {}
+                return Ok(());
+            }
+            let staged = self.world.tables.stage(change).await?;
+            match self.depth {
+                Depth::Query | Depth::Stage => Ok(()),
+                Depth::Check => asserts::ask(self.world, self.job.model, &staged).await,
             }
         };
         match done.await {
