@@ -83,6 +83,7 @@ fn quarantine_routes() -> Router<Shared> {
         .route(&of("/{id}"), get(quarantine::show))
         .route(&of("/replay"), post(quarantine::replay))
         .route(&of("/drop"), post(quarantine::drop))
+        .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE_MAX))
 }
 
 /// All routes of the program.
