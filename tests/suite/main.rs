@@ -15,6 +15,7 @@ mod conformance;
 mod controls;
 mod deploying;
 mod durability;
+mod edges;
 mod emulated;
 mod entries;
 mod feeds;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
     trials.extend(aws_faults::trials());
     trials.extend(requests::trials());
     trials.extend(durability::trials());
+    trials.extend(edges::trials());
     trials.extend(entries::trials());
     trials.extend(feeds::trials());
     trials.extend(freshness::trials());

@@ -267,7 +267,7 @@ async fn bodies() -> Result<()> {
         ("/lease", json!({ "key": "k".repeat(1_001) })),
         (
             "/lease",
-            json!({ "columns": [{ "name": "c".repeat(201), "type": "BIGINT" }] }),
+            json!({ "columns": [{ "name": "c".repeat(201), "kind": "BIGINT" }] }),
         ),
         ("/tokens", json!([])),
     ] {

@@ -103,11 +103,7 @@ async fn scope() -> Result<()> {
             .site
             .send(method, path, &shown, sql.to_string())
             .await?;
-        ensure!(
-            answer.status == 403,
-            "{method} {path}: {}",
-            answer.status
-        );
+        ensure!(answer.status == 403, "{method} {path}: {}", answer.status);
     }
     // Another entry, another token's text, and no time left.
     let other = Desk {
