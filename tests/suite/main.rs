@@ -8,6 +8,7 @@ mod auto;
 mod aws_faults;
 mod bad_input;
 mod bugs;
+mod cdc_edges;
 mod cdc_http;
 mod change_bugs;
 mod checks;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     trials.extend(bad_input::trials());
     trials.extend(change_bugs::trials());
     trials.extend(checks::trials());
+    trials.extend(cdc_edges::trials());
     trials.extend(cdc_http::trials());
     trials.extend(controls::trials());
     trials.extend(deploying::trials());
