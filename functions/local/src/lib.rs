@@ -11,6 +11,7 @@ pub mod failure;
 pub mod infra;
 pub mod project;
 pub mod screen;
+pub mod server;
 pub mod tables;
 pub mod world;
 

@@ -18,12 +18,12 @@ use tokio_util::io::{ReaderStream, StreamReader};
 
 use crate::problem::{Answer, Problem};
 
-/// Most bytes of bodies that are in memory at one time, in units of [`UNIT`].
+/// Most bytes of bodies that are in memory at one time, and most of answers, in units of [`UNIT`].
 const BUDGET: usize = 384;
 /// Bytes of one unit of the budget.
 const UNIT: usize = 1 << 20;
 
-/// What bodies may take together: who finds it used up is told to come again, instead of taking the process down.
+/// What bodies, or answers, may take together: who finds it used up is told to come again, instead of taking the process down.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(Arc<Semaphore>);
 
@@ -41,7 +41,24 @@ pub(crate) struct Taken {
     _part: Vec<OwnedSemaphorePermit>,
 }
 
+/// A part of the budget, given back when dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Part(Vec<OwnedSemaphorePermit>);
+
 impl Budget {
+    /// Lets a part grow until it covers this many whole units.
+    pub(crate) fn cover(&self, part: &mut Part, bytes: usize) -> Answer<()> {
+        while (part.0.len() + 1) * UNIT <= bytes {
+            let full = |_| {
+                let detail = "too many large answers are being read; ask for this one again";
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+            };
+            part.0
+                .push(self.0.clone().try_acquire_owned().map_err(full)?);
+        }
+        Ok(())
+    }
+
     /// The whole body, decoded as its headers say, at most `limit` bytes.
     pub(crate) async fn take(
         &self,

@@ -53,6 +53,7 @@ struct Shared {
     app: App,
     counters: Arc<metrics::Counters>,
     bodies: body::Budget,
+    answers: body::Budget,
 }
 
 impl std::ops::Deref for Shared {
@@ -125,6 +126,7 @@ fn finish(routes: Router<Shared>, app: App) -> Router {
         app,
         counters: Arc::default(),
         bodies: body::Budget::default(),
+        answers: body::Budget::default(),
     };
     routes
         .fallback(problem::not_found)
