@@ -194,7 +194,7 @@ async fn unread() -> Result<()> {
     ensure!(client.get("/healthz").await?.status == 200);
     if let (Some(before), Some(peak)) = (before, server.memory_peak()) {
         let each = peak.saturating_sub(before) / READERS as u64;
-        ensure!(each < 60 << 20, "{each} bytes for each answer");
+        ensure!(each < 80 << 20, "{each} bytes for each answer");
     }
     // One that is read after all comes whole.
     let mut all = Vec::new();

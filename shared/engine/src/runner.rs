@@ -167,7 +167,7 @@ impl Runner {
     #[must_use]
     pub fn status(&self) -> RunnerStatus {
         RunnerStatus {
-            running: self.is_running(),
+            running: self.is_running() && lock(&self.inner.down).is_none(),
             changed_files: lock(&self.inner.changed).clone(),
             ..lock(&self.inner.status).clone()
         }

@@ -126,7 +126,7 @@ fn finish(routes: Router<Shared>, app: App) -> Router {
         app,
         counters: Arc::default(),
         bodies: body::Budget::default(),
-        answers: body::Budget::default(),
+        answers: body::Budget::of_answers(),
     };
     routes
         .fallback(problem::not_found)
