@@ -126,7 +126,7 @@ async fn lost_log() -> Result<()> {
     }
     // Begun anew on purpose, it works.
     std::fs::rename(state, folder.path().join("old"))?;
-    let ended = program::run(folder.path(), &["run"])?;
+    let ended = program::run(folder.path(), &["maintain"])?;
     ensure!(ended.status.success(), "{ended:?}");
     Ok(())
 }
