@@ -87,12 +87,35 @@ impl Served {
     ///
     /// # Errors
     /// When it ends or does not answer in time.
-    pub async fn spawn(mut command: Command, variables: &[(&str, &str)]) -> Result<Self> {
+    pub async fn spawn(command: Command, variables: &[(&str, &str)]) -> Result<Self> {
+        Self::spawn_with(command, variables, Stdio::piped()).await
+    }
+
+    /// As [`Served::start`], with nobody at the other end of stderr: every write to it fails.
+    ///
+    /// # Errors
+    /// When it ends or does not answer in time.
+    pub async fn start_unheard(project: &Path, variables: &[(&str, &str)]) -> Result<Self> {
+        let mut command = command()?;
+        command
+            .arg("--project")
+            .arg(project)
+            .args(["serve", "--listen", "127.0.0.1:0"]);
+        let (reader, writer) = std::io::pipe()?;
+        drop(reader);
+        Self::spawn_with(command, variables, Stdio::from(writer)).await
+    }
+
+    async fn spawn_with(
+        mut command: Command,
+        variables: &[(&str, &str)],
+        stderr: Stdio,
+    ) -> Result<Self> {
         command
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .stderr(stderr);
         let mut child = command
             .spawn()
             .with_context(|| format!("start {command:?}"))?;

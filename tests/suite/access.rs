@@ -3,7 +3,10 @@
 use anyhow::{Result, ensure};
 use axum::{body::Body, http::StatusCode};
 use libtest_mimic::Trial;
-use tests::site::Site;
+use tests::{
+    site::Site,
+    world::{Adapter, Lab},
+};
 
 use crate::plain::test_async;
 
@@ -73,6 +76,46 @@ async fn names() -> Result<()> {
         let found = status(&site, "POST", "/api/live/stop", headers).await?;
         ensure!(found == StatusCode::FORBIDDEN, "{headers:?}: {found}");
     }
+    // A page's reads of its own origin carry neither header: the name alone tells.
+    for path in [
+        "/",
+        "/healthz",
+        "/metrics",
+        "/api/models",
+        "/api/live/status",
+    ] {
+        for host in [
+            "evil.example:8080",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+        ] {
+            let found = status(&site, "GET", path, &[("host", host)]).await?;
+            ensure!(found == StatusCode::FORBIDDEN, "{path} of {host}: {found}");
+        }
+        for headers in [
+            &[][..],
+            &[("host", "localhost:8080")],
+            &[("host", "127.0.0.1:8080")],
+            &[("host", "[::1]:8080")],
+        ] {
+            let found = status(&site, "GET", path, headers).await?;
+            ensure!(found.is_success(), "{path} of {headers:?}: {found}");
+        }
+    }
+    // Where a gateway lets callers in, its name is the one they use.
+    let lab = Lab::new(Adapter::Memory, &[], domain::LiveSettings::default())?;
+    let deployed = Site::driven(lab, "")?;
+    let gateway = [("host", "abc.execute-api.eu-west-1.amazonaws.com")];
+    let found = status(&deployed, "GET", "/api/models", &gateway).await?;
+    ensure!(found.is_success(), "behind a gateway: {found}");
+    // With tokens any name will do: the page of another has none to show.
+    let guarded = Site::in_memory(&[], &settings())?;
+    let known = [
+        ("host", "headwater.example"),
+        ("authorization", "Bearer open sesame"),
+    ];
+    let found = status(&guarded, "GET", "/api/models", &known).await?;
+    ensure!(found.is_success(), "with a token: {found}");
     let own = [
         ("host", "localhost:8080"),
         ("origin", "http://localhost:8080"),

@@ -23,6 +23,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         test_async("quarantine::rows_go_in_once_the_model_is_right", replays),
         test_async(
+            "quarantine::a_body_that_is_not_understood_drops_nothing",
+            misread,
+        ),
+        test_async(
             "quarantine::an_old_row_does_not_replace_a_newer_one",
             overtaken,
         ),
@@ -104,6 +108,57 @@ async fn listed(site: &Site) -> Result<Vec<(u64, String)>> {
         (row["id"].as_u64().unwrap_or(0), reason)
     };
     Ok(rows.iter().map(row).collect())
+}
+
+/// Only an empty body or an object without `ids` means all rows.
+async fn misread() -> Result<()> {
+    let lab = Lab::new(
+        Adapter::Memory,
+        &[orders(STRICT)],
+        domain::LiveSettings::default(),
+    )?;
+    let site = Site::new(lab, "")?;
+    send(&site, &[(1, "ten"), (2, "ten"), (3, "ten"), (4, "10")]).await?;
+    site.cycle().await?;
+    let json = [("content-type", "application/json")];
+    let post = async |action: &str, headers: &[(&str, &str)], body: &'static str| {
+        let path = format!("/api/live/models/silver.orders/quarantine/{action}");
+        site.send("POST", &path, headers, body).await
+    };
+    for action in ["drop", "replay"] {
+        for body in [
+            "{\"ids\": [1}",
+            "ids=1",
+            "[]",
+            "[1]",
+            "[[1]]",
+            "null",
+            "{\"ids\": null}",
+            "{\"ids\": [\"1\"]}",
+            "{\"id\": [1]}",
+        ] {
+            for headers in [&json[..], &[]] {
+                let answer = post(action, headers, body).await?;
+                ensure!(
+                    answer.status == 400 && answer.text().contains("the body"),
+                    "{action} {body}: {} {}",
+                    answer.status,
+                    answer.text()
+                );
+            }
+        }
+        let none = post(action, &json, "{\"ids\": []}").await?;
+        ensure!(none.status == 200, "{action}: {}", none.text());
+        ensure!(listed(&site).await?.len() == 3, "{action}: {}", none.text());
+    }
+    let query = post("drop?ids=1", &[], "").await?;
+    ensure!(query.status == 400, "{}", query.text());
+    // Without a content type it is read all the same.
+    let one = post("drop", &[], "{\"ids\": [1]}").await?.json()?;
+    ensure!(one["dropped"] == 1 && one["left"] == 2, "{one}");
+    let all = post("drop", &[], "").await?.json()?;
+    ensure!(all["dropped"] == 2 && all["left"] == 0, "{all}");
+    Ok(())
 }
 
 async fn casts() -> Result<()> {
@@ -199,13 +254,13 @@ async fn replays() -> Result<()> {
     let silver = table("silver.orders")?;
     let world = site.lab.world.clone();
     let chain = |error: ports::Error| rows::chain(&error);
-    let done = engine::quarantine::replay(&world, &silver, &[])
+    let done = engine::quarantine::replay(&world, &silver, None)
         .await
         .map_err(chain)?;
     ensure!(done.replayed == 0 && done.left.len() == 2, "{done:?}");
     site.lab.set_models(&[orders(LENIENT), copy()])?;
     let world = site.lab.world.clone();
-    let done = engine::quarantine::replay(&world, &silver, &[2])
+    let done = engine::quarantine::replay(&world, &silver, Some(&[2]))
         .await
         .map_err(chain)?;
     ensure!(
@@ -220,10 +275,10 @@ async fn replays() -> Result<()> {
     expect(&site.lab, &all("silver.orders"), expected.clone()).await?;
     // Its readers are past the row's sequence, and see it all the same.
     expect(&site.lab, &all("gold.copy"), expected).await?;
-    let gone = engine::quarantine::replay(&world, &silver, &[2]).await;
+    let gone = engine::quarantine::replay(&world, &silver, Some(&[2])).await;
     let gone = gone.err().context("it is not there any more")?;
     ensure!(gone.kind == ports::Kind::NotFound, "{}", gone.chain());
-    let dropped = engine::quarantine::drop_rows(&world, &silver, &[3])
+    let dropped = engine::quarantine::drop_rows(&world, &silver, Some(&[3]))
         .await
         .map_err(chain)?;
     ensure!(dropped.dropped == 1 && dropped.left == 0, "{dropped:?}");
@@ -257,11 +312,11 @@ async fn unasked() -> Result<()> {
     expect(&site.lab, all, json!([[1, "10"], [4, "20"]])).await?;
     // They break it out of quarantine as they broke it first.
     let silver = table("silver.orders")?;
-    let done = engine::quarantine::replay(&site.lab.world, &silver, &[2]).await;
+    let done = engine::quarantine::replay(&site.lab.world, &silver, Some(&[2])).await;
     let done = done.map_err(|error| rows::chain(&error))?;
     ensure!(done.replayed == 0 && done.left.len() == 2, "{done:?}");
     site.lab.set_models(&[model(&["row_count > 0"])])?;
-    let done = engine::quarantine::replay(&site.lab.world, &silver, &[]).await;
+    let done = engine::quarantine::replay(&site.lab.world, &silver, None).await;
     let done = done.map_err(|error| rows::chain(&error))?;
     ensure!(done.replayed == 2 && done.left.is_empty(), "{done:?}");
     // What no row is to blame for is not blamed on one.
@@ -285,7 +340,7 @@ async fn overtaken() -> Result<()> {
     site.cycle().await?;
     site.lab.set_models(&[orders(LENIENT)])?;
     let silver = table("silver.orders")?;
-    let done = engine::quarantine::replay(&site.lab.world, &silver, &[]).await;
+    let done = engine::quarantine::replay(&site.lab.world, &silver, None).await;
     let done = done.map_err(|error| rows::chain(&error))?;
     ensure!(done.replayed == 2 && done.added == 1, "{done:?}");
     let all = "SELECT id, amount FROM silver.orders ORDER BY id";
@@ -314,7 +369,7 @@ async fn groups() -> Result<()> {
         "COALESCE(TRY_CAST(payload->>'amount' AS BIGINT), 100)",
     )])?;
     let silver = table("silver.orders")?;
-    let done = engine::quarantine::replay(&site.lab.world, &silver, &[]).await;
+    let done = engine::quarantine::replay(&site.lab.world, &silver, None).await;
     let done = done.map_err(|error| rows::chain(&error))?;
     ensure!(
         done.replayed == 1 && done.rebuilt && done.left.is_empty(),

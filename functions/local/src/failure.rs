@@ -7,6 +7,8 @@ use ports::{Error, Kind};
 use serde_json::json;
 use settings::Complaint;
 
+use crate::screen::{remark, say};
+
 /// Why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -67,11 +69,12 @@ impl Failure {
     #[must_use]
     pub fn report(&self, json: bool) -> ExitCode {
         if json && !self.message.is_empty() {
-            println!("{}", json!({ "error": self.message, "code": self.code }));
+            // The exit code tells those who do not listen.
+            let _ = say(&json!({ "error": self.message, "code": self.code }).to_string());
         } else {
             for line in self.message.lines() {
                 let red = anstyle::AnsiColor::Red.on_default().bold();
-                anstream::eprintln!("{red}error{red:#}: {line}");
+                remark(&format!("{red}error{red:#}: {line}"));
             }
         }
         ExitCode::from(self.code)

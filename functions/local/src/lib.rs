@@ -11,6 +11,7 @@ pub mod failure;
 pub mod infra;
 pub mod project;
 pub mod screen;
+pub mod server;
 pub mod tables;
 pub mod world;
 
@@ -65,6 +66,8 @@ fn log(verbose: u8) {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // It would tell of a failed write by one more, which panics: a program whose stderr is gone goes on without logs.
+        .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
         .try_init();
 }

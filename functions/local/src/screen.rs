@@ -29,6 +29,11 @@ pub fn say(line: &str) -> io::Result<()> {
     writeln!(out, "{line}")
 }
 
+/// Writes a line to stderr. Nothing depends on anybody reading it, so one that cannot be written is let go.
+pub fn remark(line: &str) {
+    let _ = writeln!(anstream::stderr().lock(), "{line}");
+}
+
 /// An empty table with these column titles; those that start with `>` stand to the right, over
 /// figures.
 #[must_use]

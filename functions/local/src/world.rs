@@ -117,12 +117,19 @@ fn know(state: &Path, warehouse: &Path) -> Result<()> {
     let has_tables = ["tables", "landing"].iter().any(|folder| {
         std::fs::read_dir(warehouse.join(folder)).is_ok_and(|mut d| d.next().is_some())
     });
-    if !is_empty || !has_tables {
+    if !has_tables {
         return Ok(());
     }
+    let what = match is_empty {
+        true => "it is missing or empty",
+        // What is committed is in the log first: a copy of the file alone may know nothing.
+        false if SqliteState::has_lost_its_log(state) => {
+            "it knows no table, as its log (the file beside it that ends in `-wal`) is gone"
+        }
+        false => return Ok(()),
+    };
     Err(Error::new(Kind::Corrupt, "open state", state.display()).because(format!(
-        "it is missing or empty, while {} holds tables that only it knows; restore it, or move the warehouse away to begin \
-         with nothing",
+        "{what}, while {} holds tables that only it knows; restore it, or move both away to begin with nothing",
         warehouse.display()
     )))
 }

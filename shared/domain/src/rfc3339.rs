@@ -1,8 +1,8 @@
 //! Moments and dates read from text.
 //!
-//! Rules that hold everywhere: a moment without an offset is UTC; digits past the microsecond are cut off, not
-//! rounded; a leap second (`23:59:60` UTC on the last day of a month) is the last microsecond of its minute, so that
-//! order is kept.
+//! Rules that hold everywhere: a moment without an offset is UTC; digits past the microsecond (of [`parse_nanos`] the
+//! nanosecond) are cut off, not rounded; a leap second (`23:59:60` UTC on the last day of a month) is the last of its
+//! minute, so that order is kept.
 
 use crate::Timestamp;
 
@@ -13,12 +13,19 @@ pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     let (days, rest) = date(bytes)?;
     let (clock, offset) = time(rest)?;
-    moment(days, clock, self::offset(offset)?)
+    moment(days, clock, self::offset(offset)?).map(micros)
 }
 
 /// Reads a moment as [`parse_rfc3339`] does, or without an offset (UTC by rule), or a bare date (its midnight).
 #[must_use]
 pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
+    parse_nanos(text).map(micros)
+}
+
+/// Reads what [`parse_timestamp`] reads, as nanoseconds since 1970-01-01T00:00:00Z: what orders changes keeps every digit
+/// that databases send.
+#[must_use]
+pub fn parse_nanos(text: &str) -> Option<i128> {
     let (days, rest) = date(text.as_bytes())?;
     if rest.is_empty() {
         return moment(days, Clock::default(), 0);
@@ -41,22 +48,27 @@ pub fn parse_date(text: &str) -> Option<i32> {
 #[derive(Clone, Copy, Default)]
 struct Clock {
     seconds: i64,
-    micros: i64,
+    nanos: i64,
     leap: bool,
 }
 
 const DAY: i64 = 86_400;
 
-fn moment(days: i64, clock: Clock, offset: i64) -> Option<Timestamp> {
+fn micros(nanos: i128) -> Timestamp {
+    // Years have four digits.
+    Timestamp(i64::try_from(nanos.div_euclid(1_000)).unwrap_or(i64::MAX))
+}
+
+fn moment(days: i64, clock: Clock, offset: i64) -> Option<i128> {
     let seconds = days * DAY + clock.seconds - offset;
+    let second = i128::from(seconds) * 1_000_000_000;
     if !clock.leap {
-        return Some(Timestamp(seconds * 1_000_000 + clock.micros));
+        return Some(second + i128::from(clock.nanos));
     }
     // `clock.seconds` is that of second 59: a leap second is only ever the one before midnight at a month's end.
     let midnight = seconds + 1;
     let first_of_month = civil(midnight.div_euclid(DAY)).2 == 1;
-    (midnight.rem_euclid(DAY) == 0 && first_of_month)
-        .then_some(Timestamp(seconds * 1_000_000 + 999_999))
+    (midnight.rem_euclid(DAY) == 0 && first_of_month).then_some(second + 999_999_999)
 }
 
 fn date(bytes: &[u8]) -> Option<(i64, &[u8])> {
@@ -91,14 +103,14 @@ fn time(bytes: &[u8]) -> Option<(Clock, &[u8])> {
     if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    let mut micros = 0;
+    let mut nanos = 0;
     if let [b'.', fraction @ ..] = rest {
         let length = fraction.iter().take_while(|b| b.is_ascii_digit()).count();
         if length == 0 {
             return None;
         }
-        for digit in fraction[..length].iter().chain(b"000000").take(6) {
-            micros = micros * 10 + i64::from(digit - b'0');
+        for digit in fraction[..length].iter().chain(b"000000000").take(9) {
+            nanos = nanos * 10 + i64::from(digit - b'0');
         }
         rest = &fraction[length..];
     }
@@ -106,7 +118,7 @@ fn time(bytes: &[u8]) -> Option<(Clock, &[u8])> {
     Some((
         Clock {
             seconds,
-            micros,
+            nanos,
             leap: second == 60,
         },
         rest,
@@ -239,6 +251,25 @@ mod tests {
             Some(Timestamp(-3_600_000_000))
         );
         assert_eq!(parse_timestamp("1970-01-02 "), None);
+    }
+
+    #[test]
+    fn nanoseconds_are_kept_where_they_order() {
+        for (text, expected) in [
+            ("1970-01-01T00:00:00.1234567891Z", Some(123_456_789)),
+            ("1969-12-31 23:59:59.5", Some(-500_000_000)),
+            ("1970-01-01T01:00:00.000000001+01:00", Some(1)),
+            ("1970-01-02", Some(86_400_000_000_000)),
+            ("1972-06-30T23:59:60.1Z", Some(78_796_799_999_999_999)),
+            ("1970-1-2", None),
+            ("0/16B3748", None),
+        ] {
+            assert_eq!(parse_nanos(text), expected, "{text}");
+        }
+        assert_eq!(
+            parse_timestamp("1969-12-31T23:59:59.9999999Z"),
+            Some(Timestamp(-1))
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub use std::time::Duration;
 
-pub use crate::rfc3339::{parse_date, parse_rfc3339, parse_timestamp};
+pub use crate::rfc3339::{parse_date, parse_nanos, parse_rfc3339, parse_timestamp};
 
 /// A moment in UTC: microseconds since 1970-01-01T00:00:00Z.
 #[derive(

@@ -56,6 +56,15 @@ impl SqliteState {
         Self::start(path, None)
     }
 
+    /// Whether the file at `path` has lost what it knew: it is one of ours, knows no table, and its log is not there. A
+    /// process that was killed before its first commit leaves a log.
+    #[must_use]
+    pub fn has_lost_its_log(path: &Path) -> bool {
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        !Path::new(&log).exists() && file::is_blank(path)
+    }
+
     /// Opens, with a bound on the size of the file in pages: a disk that is full, for tests.
     fn start(path: &Path, pages_max: Option<u32>) -> Result<Self> {
         let connection = file::open(path)?;

@@ -18,6 +18,7 @@ pub mod freshness;
 pub mod ingest;
 mod known;
 pub mod lags;
+mod lasting;
 mod load;
 pub mod maintain;
 mod pins;

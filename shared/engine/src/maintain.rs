@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use tick::tick;
 
-use crate::World;
+use crate::{World, lasting::lasting};
 
 /// Tables listed by one request.
 const PAGE: usize = 1_000;
@@ -140,12 +140,15 @@ pub async fn rounds(world: World) {
     if !settings.enabled {
         return;
     }
-    loop {
-        let next = world.clock.now() + settings.interval;
-        world.clock.sleep_until(next).await;
-        let now = world.clock.now();
-        tell(&maintain(&world, &Budget::of(&settings), now).await);
-    }
+    let rounds = || async {
+        loop {
+            let next = world.clock.now() + settings.interval;
+            world.clock.sleep_until(next).await;
+            let now = world.clock.now();
+            tell(&maintain(&world, &Budget::of(&settings), now).await);
+        }
+    };
+    lasting(&*world.clock, "maintenance", rounds).await;
 }
 
 /// Logs a round that did something.

@@ -184,12 +184,12 @@ pub async fn show(world: &World, model: &TableName, id: u64) -> Result<Row> {
     Ok(row)
 }
 
-/// Drops rows: they stay out of the model, and are listed no more. No `ids`: all of them. A build from nothing tries them
+/// Drops rows: they stay out of the model, and are listed no more. Without `ids` all of them. A build from nothing tries them
 /// again, as it does every row.
 ///
 /// # Errors
 /// `NotFound` for a row that is not there; what the state store answers.
-pub async fn drop_rows(world: &World, model: &TableName, ids: &[u64]) -> Result<Dropped> {
+pub async fn drop_rows(world: &World, model: &TableName, ids: Option<&[u64]>) -> Result<Dropped> {
     let model = &find(world, model)?.name;
     let (list_key, state_key) = (load::quarantine(model), load::state(model));
     for _ in 0..ATTEMPTS_MAX {
@@ -226,11 +226,11 @@ pub async fn drop_rows(world: &World, model: &TableName, ids: &[u64]) -> Result<
 }
 
 /// The rows that are meant: those named, or all.
-fn chosen(model: &TableName, list: &Quarantine, ids: &[u64]) -> Result<BTreeSet<u64>> {
+fn chosen(model: &TableName, list: &Quarantine, ids: Option<&[u64]>) -> Result<BTreeSet<u64>> {
     let all: BTreeSet<u64> = list.rows.iter().map(|row| row.sequence).collect();
-    if ids.is_empty() {
+    let Some(ids) = ids else {
         return Ok(all);
-    }
+    };
     match ids.iter().find(|id| !all.contains(id)) {
         Some(missing) => Err(absent(model, *missing)),
         None => Ok(ids.iter().copied().collect()),

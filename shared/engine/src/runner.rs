@@ -2,6 +2,7 @@
 
 mod feed;
 mod journal;
+mod restart;
 mod turn;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -86,6 +87,8 @@ struct Inner {
     running: watch::Sender<bool>,
     /// The loop in the background.
     background: Mutex<Option<Background>>,
+    /// Why that loop went down; none once it has got through a cycle again.
+    down: Mutex<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -106,26 +109,25 @@ impl Runner {
             wake: Notify::new(),
             running: watch::Sender::new(false),
             background: Mutex::default(),
+            down: Mutex::default(),
         };
         Self {
             inner: Arc::new(inner),
         }
     }
 
-    /// Starts the loop if it is not running.
+    /// Starts the loop if it is not running. One that goes down starts again after a pause, until it is stopped.
     pub fn start(&self) {
         let mut background = lock(&self.inner.background);
         if !self.claim() {
             return;
         }
+        self.inner.begin();
         let stop = Arc::new(Notify::new());
         let (runner, stopped) = (self.clone(), stop.clone());
         let task = tokio::spawn(async move {
             let _claim = Claim(&runner.inner);
-            if let Err(error) = turn::run(&runner.inner, stopped.notified()).await {
-                tracing::error!(error = error.chain(), "the runner stopped");
-                lock(&runner.inner.status).last_error = Some(error.chain());
-            }
+            restart::keep_running(&runner.inner, &stopped).await;
         });
         *background = Some(Background { stop, task });
     }
@@ -147,6 +149,15 @@ impl Runner {
         *self.inner.running.borrow()
     }
 
+    /// Why the loop does not run although it was started and not stopped; none when all is as it was asked for.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let background = lock(&self.inner.background);
+        background.as_ref()?;
+        let down = lock(&self.inner.down).clone();
+        down.or_else(|| (!self.is_running()).then(|| String::from("the runner ended")))
+    }
+
     /// Makes the next cycle start as soon as `min_interval` allows.
     pub fn wake(&self) {
         self.inner.wake.notify_one();
@@ -156,7 +167,7 @@ impl Runner {
     #[must_use]
     pub fn status(&self) -> RunnerStatus {
         RunnerStatus {
-            running: self.is_running(),
+            running: self.is_running() && lock(&self.inner.down).is_none(),
             changed_files: lock(&self.inner.changed).clone(),
             ..lock(&self.inner.status).clone()
         }
@@ -190,6 +201,12 @@ impl Runner {
 }
 
 impl Inner {
+    /// Forgets what was of the loop before.
+    fn begin(&self) {
+        *lock(&self.status) = RunnerStatus::default();
+        *lock(&self.down) = None;
+    }
+
     fn record(&self, event: Event) {
         lock(&self.feed).record(event);
     }
@@ -219,5 +236,6 @@ pub async fn run_until(runner: &Runner, stop: impl Future<Output = ()> + Send) -
         return Ok(());
     }
     let _claim = Claim(&runner.inner);
+    runner.inner.begin();
     turn::run(&runner.inner, stop).await
 }

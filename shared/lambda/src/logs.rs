@@ -13,6 +13,8 @@ pub(crate) fn start() {
         .flatten_event(true)
         .with_current_span(true)
         .with_env_filter(filter)
+        // It would tell of a failed write by one more, which panics.
+        .log_internal_errors(false)
         // The log service stamps lines itself.
         .without_time();
     // Someone who started logging before us keeps their own.

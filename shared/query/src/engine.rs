@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::{
-    arrow::datatypes::SchemaRef, common::DataFusionError, execution::SessionState,
+    arrow::{array::RecordBatch, datatypes::SchemaRef},
+    common::DataFusionError,
+    execution::SessionState,
     physical_plan::execute_stream,
 };
 use domain::Duration;
@@ -24,6 +26,11 @@ use crate::{
     running::{self, Endings, Ready, Sink, Threads},
     session::{self, Settings},
 };
+
+/// About the most bytes of rows that are handed to a reader at one time.
+const PIECE_BYTES: usize = 4 << 20;
+/// Fewest rows of such a piece, but for a rest: batches may share what they count as theirs.
+const PIECE_ROWS_MIN: usize = 64;
 
 /// DataFusion over pinned tables.
 #[derive(Debug)]
@@ -134,21 +141,20 @@ impl Job {
                 Ok(batch) => batch,
                 Err(error) => {
                     let error = self.failed("run statement", error);
-                    return drop(sink.send(Err(error)).await);
+                    sink.send(Err(error)).await;
+                    return;
                 }
             };
             let rows = batch.num_rows() as u64;
-            if let Some(left) = left.as_mut() {
-                if rows > *left {
-                    let fitting = usize::try_from(*left).unwrap_or(usize::MAX);
-                    if fitting > 0 && sink.send(Ok(batch.slice(0, fitting))).await.is_err() {
-                        return;
-                    }
-                    return drop(sink.send(Err(self.too_many_rows())).await);
+            let fitting = left.map_or(rows, |left| left.min(rows));
+            left = left.map(|left| left - fitting);
+            for piece in pieces(&batch, usize::try_from(fitting).unwrap_or(usize::MAX)) {
+                if !sink.send(Ok(piece)).await {
+                    return;
                 }
-                *left -= rows;
             }
-            if sink.send(Ok(batch)).await.is_err() {
+            if fitting < rows {
+                sink.send(Err(self.too_many_rows())).await;
                 return;
             }
         }
@@ -169,6 +175,16 @@ impl Job {
             .error(Kind::TooLarge)
             .because(format!("it returns more than {limit} rows"))
     }
+}
+
+/// The first rows of a batch, in pieces that are small whatever one row holds: several are on their way to each reader.
+fn pieces(batch: &RecordBatch, rows: usize) -> impl Iterator<Item = RecordBatch> + use<'_> {
+    let bytes = batch.get_array_memory_size().max(1);
+    let fair = batch.num_rows().saturating_mul(PIECE_BYTES) / bytes;
+    let step = fair.clamp(PIECE_ROWS_MIN, batch.num_rows().max(PIECE_ROWS_MIN));
+    (0..rows)
+        .step_by(step)
+        .map(move |from| batch.slice(from, step.min(rows - from)))
 }
 
 /// How a job ends when it cannot say so itself.

@@ -1,7 +1,11 @@
 //! Running work apart from the caller: on threads of our own with deep stacks, under a deadline, so that neither a
 //! panic nor a deep expression nor an endless one reaches the caller as anything but an error.
 
-use std::{future::Future, io, sync::Arc};
+use std::{
+    future::Future,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use datafusion::arrow::{array::RecordBatch, datatypes::SchemaRef};
 use domain::Duration;
@@ -11,6 +15,7 @@ use tokio::{
     runtime::{Builder, Runtime},
     sync::{mpsc, oneshot},
     task::{JoinError, JoinHandle},
+    time::Instant,
 };
 
 /// Stack of a thread; reserved, not used: a chain of a thousand operators is evaluated by recursion.
@@ -21,6 +26,8 @@ const THREADS_MIN: usize = 8;
 const LATE: Duration = Duration::from_secs(1);
 /// Batches computed ahead of the reader.
 const AHEAD: usize = 2;
+/// How many times its own time work may last when its reader is slow: what it reads is not kept for ever.
+const SLOW: u32 = 5;
 
 /// Threads of our own.
 #[derive(Debug)]
@@ -66,7 +73,70 @@ impl<T> Drop for Task<T> {
 }
 
 /// Sends batches to the reader.
-pub(crate) type Sink = mpsc::Sender<Result<RecordBatch>>;
+pub(crate) struct Sink {
+    batches: mpsc::Sender<Result<RecordBatch>>,
+    watch: Arc<Watch>,
+}
+
+impl Sink {
+    /// Waits until the reader has room; the wait is the reader's time. False when there is none any more.
+    pub(crate) async fn send(&self, batch: Result<RecordBatch>) -> bool {
+        self.watch.pause(Instant::now(), true);
+        let sent = self.batches.send(batch).await;
+        self.watch.pause(Instant::now(), false);
+        sent.is_ok()
+    }
+}
+
+/// Time that work has taken, without what it waited for its reader.
+struct Watch {
+    began: Instant,
+    waits: Mutex<Waits>,
+}
+
+#[derive(Default)]
+struct Waits {
+    over: Duration,
+    since: Option<Instant>,
+}
+
+impl Watch {
+    fn start(began: Instant) -> Self {
+        Self {
+            began,
+            waits: Mutex::default(),
+        }
+    }
+
+    fn pause(&self, now: Instant, on: bool) {
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(since) = waits.since.take() {
+            waits.over += now - since;
+        }
+        waits.since = on.then_some(now);
+    }
+
+    /// What is left of `time` at least, which is nothing when it is over.
+    fn left(&self, now: Instant, time: Duration) -> Duration {
+        let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let ongoing = waits.since.map_or(Duration::ZERO, |since| now - since);
+        let lasted = now - self.began;
+        let worked = lasted.saturating_sub(waits.over + ongoing);
+        let slow = time.saturating_mul(SLOW).saturating_sub(lasted);
+        time.saturating_sub(worked).min(slow)
+    }
+
+    /// Ends when `time` is over.
+    async fn run_out(&self, time: Duration) {
+        loop {
+            let left = self.left(Instant::now(), time);
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left).await;
+        }
+    }
+}
 /// Tells the reader the columns, once.
 pub(crate) type Ready = oneshot::Sender<Result<SchemaRef>>;
 
@@ -112,22 +182,30 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let (ready, schema) = oneshot::channel();
-    let (sink, batches) = mpsc::channel(AHEAD);
+    let (sender, batches) = mpsc::channel(AHEAD);
+    let watch = Arc::new(Watch::start(Instant::now()));
     let late = Arc::clone(&endings);
+    let sink = Sink {
+        batches: sender.clone(),
+        watch: Arc::clone(&watch),
+    };
+    let clock = Arc::clone(&watch);
     let timed = async move {
-        let last = sink.clone();
-        match tokio::time::timeout(time, work(ready, sink)).await {
-            Ok(()) => {}
+        let in_time = tokio::select! {
+            biased;
+            () = work(ready, sink) => true,
+            () = clock.run_out(time) => false,
+        };
+        if !in_time {
             // Not within the deadline: the reader may have stopped reading.
-            Err(_) => drop(last.send(Err(late.late())).await),
+            drop(sender.send(Err(late.late())).await);
         }
     };
     let Some(mut task) = threads.spawn(timed) else {
         return Err(endings.broken("the engine is shut down"));
     };
     let mut batches = batches;
-    let until = tokio::time::Instant::now() + time + LATE;
-    let Ok(schema) = tokio::time::timeout_at(until, schema).await else {
+    let Ok(schema) = tokio::time::timeout(time + LATE, schema).await else {
         return Err(endings.late());
     };
     let schema = match schema {
@@ -140,14 +218,16 @@ where
             });
         }
     };
-    let state = Some((batches, task, endings));
+    let state = Some((batches, task, endings, watch));
     let stream = stream::unfold(state, move |state| async move {
-        let (mut batches, mut task, endings) = state?;
-        let Ok(received) = tokio::time::timeout_at(until, batches.recv()).await else {
+        let (mut batches, mut task, endings, watch) = state?;
+        // Work that never yields does not see that its time is over. What it has sent is read however late.
+        let left = watch.left(Instant::now(), time) + LATE;
+        let Ok(received) = tokio::time::timeout(left, batches.recv()).await else {
             return Some((Err(endings.late()), None));
         };
         match received {
-            Some(Ok(batch)) => Some((Ok(batch), Some((batches, task, endings)))),
+            Some(Ok(batch)) => Some((Ok(batch), Some((batches, task, endings, watch)))),
             Some(Err(error)) => Some((Err(error), None)),
             None => match (&mut task.0).await {
                 Ok(()) => None,
@@ -227,5 +307,23 @@ mod tests {
         let told = late.stream.next().await.expect("an answer");
         let told = told.expect_err("broken").chain();
         assert!(told.contains("no rows"), "{told}");
+    }
+
+    #[test]
+    fn a_slow_reader_takes_no_time_of_the_work() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let (watch, ten) = (Watch::start(began), Duration::from_secs(10));
+        let left = |seconds| watch.left(at(seconds), ten).as_secs();
+        assert_eq!(left(1), 9);
+        watch.pause(at(1), true);
+        assert_eq!(left(21), 9);
+        watch.pause(at(21), false);
+        assert_eq!((left(21), left(22)), (9, 8));
+        // Nobody waits for ever.
+        watch.pause(at(22), true);
+        assert_eq!((left(40), left(49), left(51)), (8, 1, 0));
+        watch.pause(at(40), false);
+        assert_eq!((left(47), left(48), left(60)), (1, 0, 0));
     }
 }

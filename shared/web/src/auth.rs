@@ -1,5 +1,5 @@
-//! Who may call. With tokens configured everybody shows one; without, only programs and pages of this machine are let in,
-//! and `serve` listens nowhere else.
+//! Who may call. With tokens configured everybody shows one; without, only programs and pages of this machine are let in:
+//! `serve` listens nowhere else, and answers to no name but this machine's.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -25,6 +25,21 @@ pub(crate) async fn guard(
     request: Request<Body>,
     next: Next,
 ) -> Response {
+    let tokens = &shared.settings.auth.tokens;
+    // A name that somebody else points at this machine makes a page of theirs one of ours to the browser, which then says
+    // nothing of its origin when it reads. What has no such name (HTTP/1.0) comes from no browser. The gateway of a
+    // deployment has a name of its own and lets in whom it knows.
+    let refused = match shared.driven {
+        true => is_browser(request.headers()) && !is_local(request.headers()),
+        false => request.headers().contains_key(HOST) && !is_local(request.headers()),
+    };
+    if tokens.is_empty() && refused {
+        return Problem::new(
+            StatusCode::FORBIDDEN,
+            "this server is reached as localhost or by its address only; configure `auth.tokens` for other names",
+        )
+        .into_response();
+    }
     // A token of an entry says less than any other: it is judged whatever else would let its caller in.
     if let Some(token) = entries::token_of(request.headers()) {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -33,19 +48,10 @@ pub(crate) async fn guard(
             Err(problem) => problem.into_response(),
         };
     }
-    let tokens = &shared.settings.auth.tokens;
-    if tokens.is_empty() {
-        // A name that somebody else points at this machine makes a page of theirs one of ours to the browser.
-        return match is_browser(request.headers()) && !is_local(request.headers()) {
-            true => Problem::new(
-                StatusCode::FORBIDDEN,
-                "browsers reach this server as localhost or by its address only; configure `auth.tokens` for other names",
-            )
-            .into_response(),
-            false => next.run(request).await,
-        };
-    }
-    if OPEN.contains(&request.uri().path()) || is_known(request.headers(), tokens) {
+    if tokens.is_empty()
+        || OPEN.contains(&request.uri().path())
+        || is_known(request.headers(), tokens)
+    {
         return next.run(request).await;
     }
     let problem = Problem::new(
@@ -82,8 +88,13 @@ fn is_browser(headers: &HeaderMap) -> bool {
 
 /// Whether it was sent to `localhost` or to an address, and not to a name that others can choose.
 fn is_local(headers: &HeaderMap) -> bool {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let Some(host) = host else { return false };
+    let mut hosts = headers.get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return false;
+    };
+    let Ok(host) = host.to_str() else {
+        return false;
+    };
     let (name, is_v6) = match host.strip_prefix('[') {
         Some(rest) => (rest.split(']').next().unwrap_or_default(), true),
         None => (host.split(':').next().unwrap_or_default(), false),
@@ -123,6 +134,9 @@ mod tests {
         ] {
             assert_eq!(is_local(&headers(&[(HOST, host)])), local, "{host}");
         }
+        let mut two = headers(&[(HOST, "localhost:8080")]);
+        two.append(HOST, HeaderValue::from_static("evil.example"));
+        assert!(!is_local(&two), "one of two is not ours");
         assert!(is_browser(&headers(&[(ORIGIN, "http://localhost:8080")])));
         assert!(!is_browser(&headers(&[(HOST, "localhost")])));
     }

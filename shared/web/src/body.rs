@@ -20,10 +20,12 @@ use crate::problem::{Answer, Problem};
 
 /// Most bytes of bodies that are in memory at one time, in units of [`UNIT`].
 const BUDGET: usize = 384;
+/// Most bytes that are held of answers: behind each large one are rows that come next, which are as many again or more.
+const ANSWERS: usize = 192;
 /// Bytes of one unit of the budget.
 const UNIT: usize = 1 << 20;
 
-/// What bodies may take together: who finds it used up is told to come again, instead of taking the process down.
+/// What bodies, or answers, may take together: who finds it used up is told to come again, instead of taking the process down.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(Arc<Semaphore>);
 
@@ -41,7 +43,29 @@ pub(crate) struct Taken {
     _part: Vec<OwnedSemaphorePermit>,
 }
 
+/// A part of the budget, given back when dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Part(Vec<OwnedSemaphorePermit>);
+
 impl Budget {
+    /// The budget of answers.
+    pub(crate) fn of_answers() -> Self {
+        Self(Arc::new(Semaphore::new(ANSWERS)))
+    }
+
+    /// Lets a part grow until it covers this many whole units.
+    pub(crate) fn cover(&self, part: &mut Part, bytes: usize) -> Answer<()> {
+        while (part.0.len() + 1) * UNIT <= bytes {
+            let full = |_| {
+                let detail = "too many large answers are being read; ask for this one again";
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+            };
+            part.0
+                .push(self.0.clone().try_acquire_owned().map_err(full)?);
+        }
+        Ok(())
+    }
+
     /// The whole body, decoded as its headers say, at most `limit` bytes.
     pub(crate) async fn take(
         &self,
@@ -239,5 +263,22 @@ mod tests {
         assert_eq!(error.status(), StatusCode::SERVICE_UNAVAILABLE);
         held.pop();
         assert!(budget.take(&headers, large(), usize::MAX).await.is_ok());
+    }
+
+    #[test]
+    fn small_answers_cost_nothing_and_large_ones_come_to_an_end() {
+        let budget = Budget::of_answers();
+        let large = || {
+            let mut part = Part::default();
+            budget.cover(&mut part, 16 * UNIT).map(|()| part)
+        };
+        let mut held: Vec<Part> = (0..ANSWERS / 16).map_while(|_| large().ok()).collect();
+        assert_eq!(held.len(), ANSWERS / 16);
+        let error = large().expect_err("full");
+        assert_eq!(error.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let mut small = Part::default();
+        assert!(budget.cover(&mut small, UNIT - 1).is_ok());
+        held.pop();
+        assert!(large().is_ok());
     }
 }

@@ -53,6 +53,7 @@ struct Shared {
     app: App,
     counters: Arc<metrics::Counters>,
     bodies: body::Budget,
+    answers: body::Budget,
 }
 
 impl std::ops::Deref for Shared {
@@ -83,6 +84,7 @@ fn quarantine_routes() -> Router<Shared> {
         .route(&of("/{id}"), get(quarantine::show))
         .route(&of("/replay"), post(quarantine::replay))
         .route(&of("/drop"), post(quarantine::drop))
+        .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE_MAX))
 }
 
 /// All routes of the program.
@@ -124,6 +126,7 @@ fn finish(routes: Router<Shared>, app: App) -> Router {
         app,
         counters: Arc::default(),
         bodies: body::Budget::default(),
+        answers: body::Budget::of_answers(),
     };
     routes
         .fallback(problem::not_found)

@@ -124,14 +124,20 @@ fn refuse_driven(shared: &Shared) -> Answer<()> {
     }
 }
 
-/// `GET /healthz`: the process answers, and its state store too.
+/// `GET /healthz`: the process answers, its state store too, and the runner runs if it is meant to.
 pub(crate) async fn health(State(shared): State<Shared>) -> Answer<Json<Value>> {
     shared
         .world
         .state
         .get(&Key::new(items::CYCLE, items::CURRENT))
         .await?;
-    Ok(Json(json!({ "status": "ok" })))
+    match shared.runner.trouble() {
+        None => Ok(Json(json!({ "status": "ok" }))),
+        Some(why) => Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("the runner is down, and is started again soon: {why}"),
+        )),
+    }
 }
 
 fn is_live(shared: &Shared, model: &TableName) -> bool {

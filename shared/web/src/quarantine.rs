@@ -2,22 +2,43 @@
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::{Path, Request, State},
 };
+use domain::TableName;
 use engine::quarantine::{self, Dropped, Listing, Replayed, Row};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::{
     Shared,
-    problem::{Answer, table},
+    entries::json_body,
+    problem::{Answer, Problem, table},
 };
 
-/// The rows that are meant: none is all of them.
-#[derive(Debug, Default, Deserialize)]
+/// The rows that are meant: without `ids` all of them, which only an empty body or an empty object says.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Chosen {
-    #[serde(default)]
-    ids: Vec<u64>,
+struct Chosen {
+    #[serde(default, deserialize_with = "some")]
+    ids: Option<Vec<u64>>,
+}
+
+/// `null` is no list: whoever sends it meant something else than all rows.
+fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u64>>, D::Error> {
+    Vec::deserialize(deserializer).map(Some)
+}
+
+/// What a call is about: a model, and some of its rows or all.
+async fn asked(
+    shared: &Shared,
+    model: &str,
+    request: Request,
+) -> Answer<(TableName, Option<Vec<u64>>)> {
+    if request.uri().query().is_some() {
+        let why = "rows are named in the body, `{\"ids\": [5]}`, and not in the address";
+        return Err(Problem::invalid(why));
+    }
+    let (_, chosen): (_, Chosen) = json_body(shared, request).await?;
+    Ok((table(model)?, chosen.ids))
 }
 
 /// `GET /api/live/models/{model}/quarantine`.
@@ -43,22 +64,20 @@ pub(crate) async fn show(
 pub(crate) async fn replay(
     State(shared): State<Shared>,
     Path(model): Path<String>,
-    chosen: Option<Json<Chosen>>,
+    request: Request,
 ) -> Answer<Json<Replayed>> {
-    let ids = chosen.map(|Json(chosen)| chosen.ids).unwrap_or_default();
-    Ok(Json(
-        quarantine::replay(&shared.world, &table(&model)?, &ids).await?,
-    ))
+    let (model, ids) = asked(&shared, &model, request).await?;
+    let done = quarantine::replay(&shared.world, &model, ids.as_deref()).await?;
+    Ok(Json(done))
 }
 
 /// `POST /api/live/models/{model}/quarantine/drop`.
 pub(crate) async fn drop(
     State(shared): State<Shared>,
     Path(model): Path<String>,
-    chosen: Option<Json<Chosen>>,
+    request: Request,
 ) -> Answer<Json<Dropped>> {
-    let ids = chosen.map(|Json(chosen)| chosen.ids).unwrap_or_default();
-    Ok(Json(
-        quarantine::drop_rows(&shared.world, &table(&model)?, &ids).await?,
-    ))
+    let (model, ids) = asked(&shared, &model, request).await?;
+    let done = quarantine::drop_rows(&shared.world, &model, ids.as_deref()).await?;
+    Ok(Json(done))
 }

@@ -26,6 +26,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     Shared,
+    body::Part,
     problem::{Answer, Problem},
     rows::{self, Format},
 };
@@ -55,6 +56,7 @@ pub(crate) async fn query(State(shared): State<Shared>, request: Request) -> Ans
         limits,
     };
     encoded(
+        &shared,
         read::query(&shared.world, &statement).await?,
         &parts.headers,
     )
@@ -62,18 +64,31 @@ pub(crate) async fn query(State(shared): State<Shared>, request: Request) -> Ans
 }
 
 /// Rows in the form that the caller wants.
-pub(crate) async fn encoded(rows: Rows, headers: &HeaderMap) -> Answer<Response> {
+pub(crate) async fn encoded(shared: &Shared, rows: Rows, headers: &HeaderMap) -> Answer<Response> {
     let format = format(headers);
+    let body = streamed(shared, rows, format).await?;
+    Ok(([(CONTENT_TYPE, format.content_type())], body).into_response())
+}
+
+/// Rows as a body. What is held of it, and may wait for its reader, is counted in a budget of all answers until it ends.
+pub(crate) async fn streamed(shared: &Shared, rows: Rows, format: Format) -> Answer<Body> {
     let mut encoded = rows::encode(rows, format);
-    let mut held: Vec<Bytes> = Vec::new();
-    while held.iter().map(Bytes::len).sum::<usize>() < HELD_BYTES_MAX {
+    let (mut held, mut bytes): (Vec<Bytes>, usize) = (Vec::new(), 0);
+    let mut part = Part::default();
+    while bytes < HELD_BYTES_MAX {
         match encoded.try_next().await? {
-            Some(chunk) => held.push(chunk),
+            Some(chunk) => {
+                bytes += chunk.len();
+                shared.answers.cover(&mut part, bytes)?;
+                held.push(chunk);
+            }
             None => break,
         }
     }
-    let body = Body::from_stream(stream::iter(held.into_iter().map(Ok)).chain(encoded));
-    Ok(([(CONTENT_TYPE, format.content_type())], body).into_response())
+    let chunks = stream::iter(held.into_iter().map(Ok)).chain(encoded);
+    Ok(Body::from_stream(chunks.inspect(move |_| {
+        let _until_the_end = &part;
+    })))
 }
 
 /// The form the caller wants.

@@ -173,8 +173,11 @@ impl Encoder {
     }
 }
 
+/// What was written, without the room that was left: answers wait for their readers.
 fn taken(buffer: &mut Vec<u8>) -> Bytes {
-    std::mem::take(buffer).into()
+    let mut written = std::mem::take(buffer);
+    written.shrink_to_fit();
+    written.into()
 }
 
 fn unencodable(error: ArrowError) -> Error {
@@ -189,7 +192,7 @@ fn csv_text(batch: &RecordBatch, header: bool) -> Result<Bytes> {
         .build(&mut out)
         .write(batch)
         .map_err(unencodable)?;
-    Ok(out.into())
+    Ok(taken(&mut out))
 }
 
 /// The schema with every column name used once.

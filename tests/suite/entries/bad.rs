@@ -262,11 +262,20 @@ async fn bodies() -> Result<()> {
         ("/lease", json!([1])),
         ("/query", json!({ "parameters": [] })),
         ("/commit", json!({ "token": 1 })),
+        ("/lease", json!({ "holder": "h".repeat(1_000_000) })),
+        ("/lease", json!({ "holder": "h".repeat(201) })),
+        ("/lease", json!({ "key": "k".repeat(1_001) })),
+        (
+            "/lease",
+            json!({ "columns": [{ "name": "c".repeat(201), "kind": "BIGINT" }] }),
+        ),
+        ("/tokens", json!([])),
     ] {
         let answer = desk.send("POST", path, body.clone()).await?;
         ensure!(
             answer.status == 400,
-            "{path} {body}: {} {}",
+            "{path} {:.80}: {} {}",
+            body.to_string(),
             answer.status,
             answer.text()
         );

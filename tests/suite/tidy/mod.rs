@@ -37,6 +37,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         test("tidy::nothing_is_left_to_do", text::nothing_is_left_to_do),
         test(
+            "tidy::no_shipped_line_is_written_by_what_panics",
+            text::nothing_prints,
+        ),
+        test(
             "tidy::the_readme_is_short_and_has_both_commands",
             documents::readme_has_both_commands,
         ),

@@ -130,3 +130,39 @@ pub(super) fn nothing_is_left_to_do() -> Result<()> {
     }
     report(&complaints)
 }
+
+/// Macros that panic when their stream is closed: a program goes on without anybody who reads it.
+const PRINTS: [&str; 4] = [
+    concat!("print", "ln!("),
+    concat!("eprint", "ln!("),
+    concat!("pri", "nt!("),
+    concat!("epri", "nt!("),
+];
+
+pub(super) fn nothing_prints() -> Result<()> {
+    let mut complaints = Vec::new();
+    for file in files()?.into_iter().filter(|file| is_shipped(&file.path)) {
+        let text = file.text.as_deref().unwrap_or_default();
+        // Unit tests stand at the end of a file.
+        let shipped = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        for (at, line) in shipped.lines().enumerate() {
+            if let Some(print) = PRINTS.iter().find(|print| line.contains(**print)) {
+                complaints.push(format!(
+                    "{}:{}: `{print}..)` panics when nobody reads it; write and ignore, or answer with the error",
+                    file.path,
+                    at + 1
+                ));
+            }
+        }
+    }
+    report(&complaints)
+}
+
+/// Whether a file is of a program or function that is installed somewhere.
+fn is_shipped(path: &str) -> bool {
+    let test = path.ends_with("tests.rs") || path.contains("/tests/");
+    path.ends_with(".rs")
+        && (path.starts_with("shared/") || path.starts_with("functions/"))
+        && !path.starts_with("shared/testkit/")
+        && !test
+}

@@ -34,7 +34,7 @@ pub(super) async fn quarantine(context: &Context, what: Quarantine) -> Result<()
             }
         }
         Quarantine::Replay { model, ids } => {
-            let done = quarantine::replay(&world, &named(&model)?, &ids).await?;
+            let done = quarantine::replay(&world, &named(&model)?, meant(&ids)).await?;
             if context.json {
                 return print_json(&done);
             }
@@ -53,7 +53,7 @@ pub(super) async fn quarantine(context: &Context, what: Quarantine) -> Result<()
             }
         }
         Quarantine::Drop { model, ids } => {
-            let done = quarantine::drop_rows(&world, &named(&model)?, &ids).await?;
+            let done = quarantine::drop_rows(&world, &named(&model)?, meant(&ids)).await?;
             if context.json {
                 return print_json(&done);
             }
@@ -64,6 +64,11 @@ pub(super) async fn quarantine(context: &Context, what: Quarantine) -> Result<()
             ))?)
         }
     }
+}
+
+/// The rows of a command line: naming none means all.
+fn meant(ids: &[u64]) -> Option<&[u64]> {
+    (!ids.is_empty()).then_some(ids)
 }
 
 fn show_list(listing: &Listing) -> Result<(), Failure> {

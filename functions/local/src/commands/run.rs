@@ -10,7 +10,7 @@ use engine::{
 use super::{Context, alerted, maintain, named, print_json};
 use crate::{
     failure::Failure,
-    screen::{is_terminal, say},
+    screen::{self, is_terminal, say},
     tables, world,
 };
 
@@ -43,7 +43,7 @@ pub(super) fn show(context: &Context, world: &World, report: &Report) -> Result<
         say(&tables::report(report, &world.project.order).to_string())?;
         for (remark, is_error) in &remarks {
             let word = if *is_error { "error" } else { "warning" };
-            anstream::eprintln!("{word}: {remark}");
+            screen::remark(&format!("{word}: {remark}"));
         }
     }
     if remarks.iter().any(|(_, is_error)| *is_error) {
@@ -58,7 +58,7 @@ struct Progress;
 
 impl Observer for Progress {
     fn started(&self, model: &TableName) {
-        anstream::eprintln!("building {model}");
+        screen::remark(&format!("building {model}"));
     }
 
     fn ended(&self, _: &TableName, _: &Refreshed) {}

@@ -2,14 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    future::IntoFuture,
     net::SocketAddr,
     path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
-use axum::serve::ListenerExt;
 use engine::{
     entries::{self, Registry},
     runner::Runner,
@@ -21,7 +19,12 @@ use tokio_util::sync::CancellationToken;
 use web::App;
 
 use super::{Context, interrupted};
-use crate::{failure::Failure, screen::say, world};
+use crate::{
+    failure::Failure,
+    screen::say,
+    server::{self, Limits},
+    world,
+};
 
 /// How long open requests may take to end once the program is asked to. Event feeds never end by
 /// themselves.
@@ -147,15 +150,7 @@ pub(super) fn local(listener: &TcpListener) -> Result<SocketAddr, Failure> {
 
 /// Answers requests until `stop`.
 pub(super) async fn answer(listener: TcpListener, app: App, stop: CancellationToken) {
-    // Small answers go out at once instead of waiting for more.
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
-    let server = axum::serve(listener, web::router(app))
-        .with_graceful_shutdown(async move { stop.cancelled().await });
-    if let Err(error) = server.into_future().await {
-        tracing::error!(%error, "the server ended");
-    }
+    server::answer(listener, web::router(app), Limits::default(), stop).await;
 }
 
 /// What `serve` needs of a project, for others that serve too.

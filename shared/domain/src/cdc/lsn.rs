@@ -10,7 +10,7 @@ use super::{
     envelope::{Envelope, Place, value},
     row::{self, Text},
 };
-use crate::time::parse_timestamp;
+use crate::time::parse_nanos;
 
 /// Numbers of more digits are refused: no type of a table holds them.
 const LARGEST: i128 = 10_i128.pow(38) - 1;
@@ -25,13 +25,19 @@ pub enum Lsn<'a> {
 }
 
 impl Lsn<'_> {
+    /// The number, if it is one.
+    #[must_use]
+    pub fn number(&self) -> Option<i128> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Moment(_) => None,
+        }
+    }
+
     /// The number, if it is one and a BIGINT holds it.
     #[must_use]
     pub fn bigint(&self) -> Option<i64> {
-        match self {
-            Self::Number(number) => i64::try_from(*number).ok(),
-            Self::Moment(_) => None,
-        }
+        i64::try_from(self.number()?).ok()
     }
 
     /// Whether both are numbers or both moments: others cannot be put in order.
@@ -140,7 +146,7 @@ fn read(raw: &str) -> Result<Lsn<'_>, String> {
         .or_else(|| sql_server(text.trim()));
     match known {
         Some(known) => Ok(known),
-        None if parse_timestamp(&text).is_some() => Ok(Lsn::Moment(text)),
+        None if parse_nanos(text.trim()).is_some() => Ok(Lsn::Moment(text)),
         None => Err(unordered(raw)),
     }
 }

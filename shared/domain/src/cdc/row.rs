@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Placeholder;
+use crate::fingerprint::Decimal;
 
 /// A JSON text, borrowed where it has no escapes.
 #[derive(Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +43,23 @@ pub(super) fn unavailable(row: &str, placeholder: Option<&Placeholder>) -> Vec<S
         .collect()
 }
 
+/// Whether two JSON values are one value of a key: texts by their characters, numbers by value, however they are written,
+/// and a number beside a text by the number that the text spells, since `->>` makes a text of both.
+fn is_same(one: &str, other: &str) -> bool {
+    let text = |raw| serde_json::from_str::<Text<'_>>(raw).ok();
+    match (text(one), text(other)) {
+        (Some(one), Some(other)) => one == other,
+        (None, None) => one == other || same_number(one, other),
+        (Some(text), None) => text.0 == other || same_number(&text.0, other),
+        (None, Some(text)) => text.0 == one || same_number(one, &text.0),
+    }
+}
+
+fn same_number(one: &str, other: &str) -> bool {
+    let number = |text: &str| text.parse::<Decimal>().ok();
+    number(one).is_some_and(|one| number(other) == Some(one))
+}
+
 /// Whether two rows have different keys. `key` names its columns; when it is empty they are guessed, and a row without
 /// a likely key keeps it.
 ///
@@ -55,7 +73,7 @@ pub(super) fn key_changed(old: &str, new: &str, key: &[String]) -> Result<bool, 
     );
     let differs = |name: &str| match (old.get(name), new.get(name)) {
         (Some(&"null") | None, _) | (_, None) => false,
-        (Some(old), Some(new)) => old != new,
+        (Some(old), Some(new)) => !is_same(old, new),
     };
     if let Some(missing) = key.iter().find(|name| !new.contains_key(name.as_str())) {
         return Err(format!(
@@ -68,4 +86,42 @@ pub(super) fn key_changed(old: &str, new: &str, key: &[String]) -> Result<bool, 
     let id = old.keys().find(|name| name.eq_ignore_ascii_case("id"));
     let only = old.keys().next().filter(|_| old.len() == 1);
     Ok(id.or(only).is_some_and(|name| differs(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_in_another_spelling_is_the_same_key() {
+        let moved = |old: &str, new: &str| {
+            let row = |id: &str| format!("{{\"id\": {id}, \"v\": 1}}");
+            key_changed(&row(old), &row(new), &[]).expect("rows")
+        };
+        for (one, other) in [
+            ("1", "1.0"),
+            ("2", "\"2\""),
+            ("100", "1e2"),
+            ("1.50", "15E-1"),
+            ("0.0", "-0"),
+            ("2.0", "\"2\""),
+            ("\"a\"", "\"\\u0061\""),
+            ("true", "\"true\""),
+            ("9007199254740993", "9007199254740993.000"),
+        ] {
+            assert!(!moved(one, other) && !moved(other, one), "{one} {other}");
+        }
+        for (one, other) in [
+            ("1", "10"),
+            ("1", "-1"),
+            ("1.0", "1.01"),
+            ("9007199254740993", "9007199254740992"),
+            ("\"01\"", "\"1\""),
+            ("\"a\"", "\"A\""),
+            ("2", "\"2x\""),
+            ("1e99999999999999999999", "1"),
+        ] {
+            assert!(moved(one, other) && moved(other, one), "{one} {other}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use domain::items;
 use ports::{Error, Kind, Result};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
@@ -74,6 +75,27 @@ pub(super) fn open(path: &Path) -> Result<Connection> {
     // The file's name is in its folder for good only when the folder is on disk too.
     sync_folder(folder).map_err(unavailable)?;
     Ok(connection)
+}
+
+/// Whether a state file alone, without its log, is one of ours that knows no table. What is no such file is not judged
+/// here: opening it says what is wrong. Nothing is written, and no log is begun.
+pub(super) fn is_blank(path: &Path) -> bool {
+    let plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'-' | b'_');
+    let name = path.as_os_str().as_encoded_bytes().iter();
+    let name: String = name
+        .map(|byte| match plain(*byte) {
+            true => char::from(*byte).to_string(),
+            false => format!("%{byte:02X}"),
+        })
+        .collect();
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let knows = || {
+        let connection = Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)?;
+        let known = "SELECT EXISTS (SELECT 1 FROM items WHERE partition IN (?1, ?2))";
+        connection.query_row(known, (items::TABLES, items::CATALOG), |row| row.get(0))
+    };
+    knows().is_ok_and(|knows: bool| !knows)
 }
 
 /// One more connection to a state file that has been opened.

@@ -17,6 +17,7 @@ use super::{
     list::{self, Listed, PAGE_MAX},
     stored::Superseded,
 };
+use crate::lasting::lasting;
 
 /// What a sweep did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -39,17 +40,20 @@ pub async fn rounds(registry: Registry) {
     if !registry.world.live.maintenance.enabled {
         return;
     }
-    loop {
-        let next = registry.now() + EVERY;
-        registry.world.clock.sleep_until(next).await;
-        match registry.sweep().await {
-            Ok(swept) => swept
-                .errors
-                .iter()
-                .for_each(|error| tracing::warn!(error, "an entry could not be swept")),
-            Err(error) => tracing::warn!(error = error.chain(), "entries could not be swept"),
+    let rounds = || async {
+        loop {
+            let next = registry.now() + EVERY;
+            registry.world.clock.sleep_until(next).await;
+            match registry.sweep().await {
+                Ok(swept) => swept
+                    .errors
+                    .iter()
+                    .for_each(|error| tracing::warn!(error, "an entry could not be swept")),
+                Err(error) => tracing::warn!(error = error.chain(), "entries could not be swept"),
+            }
         }
-    }
+    };
+    lasting(&*registry.world.clock, "sweeping of entries", rounds).await;
 }
 
 impl Registry {

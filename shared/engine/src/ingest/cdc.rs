@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::array::{
+    ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
 use domain::{
     TableName, Timestamp,
-    cdc::{Change, Reading, decode, envelopes},
+    cdc::{Change, Lsn, Reading, decode, envelopes},
 };
 use ports::{Error, Kind};
 use serde::Serialize;
@@ -19,6 +21,10 @@ use crate::World;
 
 /// The column that orders changes.
 const LSN: &str = "lsn";
+/// Its type while numbers are small, of large numbers, and of moments.
+const BIGINT: &str = "BIGINT";
+const DECIMAL: &str = "DECIMAL(38,0)";
+const VARCHAR: &str = "VARCHAR";
 /// Columns of changes that the settings of a source may give to its own; the others are reserved already.
 const COLUMNS: [&str; 3] = ["op", LSN, "unavailable"];
 
@@ -51,9 +57,10 @@ pub enum Refused {
 /// JSON array of the columns whose unchanged value the sender did not have, else NULL), then the source's header
 /// columns, its typed columns, which are taken out of the row, and `_seq`.
 ///
-/// **One type per table.** `lsn` is BIGINT when all numbers of the first body stored fit one, VARCHAR else, and stays so:
-/// a BIGINT table refuses what is no such number, a VARCHAR table keeps numbers as their digits. Numbers sent as text
-/// are numbers, and an LSN of PostgreSQL or SQL Server is the number it stands for. No body mixes numbers and timestamps.
+/// **One type per table.** `lsn` is BIGINT when all numbers of the first body stored fit one, DECIMAL(38,0) when they do
+/// not, VARCHAR when they are timestamps, which are kept as sent; and stays so. What the type does not hold is refused: a
+/// change that cannot be put in order with those before it would stop every model of the table. Numbers sent as text are
+/// numbers, and an LSN of PostgreSQL or SQL Server is the number it stands for. No body mixes numbers and timestamps.
 ///
 /// # Errors
 /// [`Refused::Envelope`] names the first bad envelope and its field; what is no JSON at all, and every limit, is refused
@@ -189,33 +196,48 @@ impl<'a> Body<'a> {
         ))
     }
 
-    /// The `lsn` of each change, in the type the table has or will have.
+    /// The `lsn` of each change, in the type the table has or will have: BIGINT or DECIMAL(38,0) for numbers, VARCHAR for
+    /// moments.
     fn lsn(&self, table: &TableName, known: Option<&str>) -> Result<ArrayRef, Refused> {
-        let numbers = self.changes.iter().map(|(_, change)| change.lsn.bigint());
-        let misfit = numbers.clone().position(|number| number.is_none());
-        match (known, misfit) {
-            (None | Some("BIGINT"), None) => Ok(Arc::new(Int64Array::from_iter(numbers))),
-            (None | Some("VARCHAR"), _) => {
-                let texts = self
-                    .changes
-                    .iter()
-                    .map(|(_, change)| change.lsn.to_string());
+        let lsns = || self.changes.iter().map(|(_, change)| &change.lsn);
+        let (small, numbers) = (lsns().map(Lsn::bigint), lsns().map(Lsn::number));
+        // All are of one kind: the first tells.
+        let moments = numbers.clone().next().flatten().is_none();
+        let misfit = small.clone().position(|number| number.is_none());
+        match (known, moments, misfit) {
+            (None | Some(BIGINT), false, None) => Ok(Arc::new(Int64Array::from_iter(small))),
+            (None | Some(DECIMAL), false, _) => {
+                let decimals = Decimal128Array::from_iter(numbers);
+                let decimals = decimals.with_precision_and_scale(38, 0).map_err(|error| {
+                    self.refuse(self.changes[0].0, &format!("its `lsn`: {error}"))
+                })?;
+                Ok(Arc::new(decimals))
+            }
+            (None | Some(VARCHAR), true, _) => {
+                let texts = lsns().map(ToString::to_string);
                 Ok(Arc::new(StringArray::from_iter_values(texts)))
             }
-            (Some("BIGINT"), Some(at)) => {
-                let (index, change) = &self.changes[at];
-                let why = format!(
-                    "its `lsn` is {}, and {table} keeps BIGINT numbers, as its first changes had",
-                    change.lsn
-                );
-                Err(self.refuse(*index, &why))
+            (Some(BIGINT), false, Some(at)) => Err(self.unlike(table, at, "BIGINT numbers")),
+            (Some(BIGINT | DECIMAL), true, _) => {
+                Err(self.unlike(table, 0, "numbers and no timestamps"))
             }
-            (Some(other), _) => {
+            (Some(VARCHAR), false, _) => Err(self.unlike(table, 0, "timestamps and no numbers")),
+            (Some(other), ..) => {
                 let why =
                     format!("{table} has a column `{LSN}` of type {other} that is not of changes");
                 Err(self.refuse(self.changes[0].0, &why))
             }
         }
+    }
+
+    /// A change that cannot be put in order beside those that the table has.
+    fn unlike(&self, table: &TableName, at: usize, kept: &str) -> Refused {
+        let (index, change) = &self.changes[at];
+        let why = format!(
+            "its `lsn` is {}, and {table} keeps {kept}, as its first changes had",
+            change.lsn
+        );
+        self.refuse(*index, &why)
     }
 
     /// The columns that the source's settings ask for.

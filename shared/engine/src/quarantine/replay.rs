@@ -33,13 +33,13 @@ pub struct Replayed {
     pub left: Vec<Row>,
 }
 
-/// Puts rows in quarantine through their model again. No `ids`: all of them. Rows that pass go in as the model's strategy
+/// Puts rows in quarantine through their model again. Without `ids` all of them. Rows that pass go in as the model's strategy
 /// says, those that a newer row of their key has overtaken go nowhere (**M-2**), and both leave the quarantine in the same
 /// transaction. Where rows do not stand for themselves (delete+insert, groups, joins), all of the model is built anew.
 ///
 /// # Errors
 /// `NotFound` for a row that is not there; `Invalid` when the model fails for another reason; what the ports answer.
-pub async fn replay(world: &World, model: &TableName, ids: &[u64]) -> Result<Replayed> {
+pub async fn replay(world: &World, model: &TableName, ids: Option<&[u64]>) -> Result<Replayed> {
     let model = find(world, model)?;
     for _ in 0..ATTEMPTS_MAX {
         let job = Job::new(&world.project, model, None, Reason::Batch);

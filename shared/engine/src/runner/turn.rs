@@ -30,8 +30,8 @@ const QUEUE_PAUSE: Duration = Duration::from_secs(1);
 /// Between two rounds of maintenance when the first did not come to an end.
 const UPKEEP_PAUSE: Duration = Duration::from_secs(1);
 
-/// Longest pause after a cycle that the world ended early.
-const REST_MAX: Duration = Duration::from_secs(5);
+/// Longest pause after a cycle that the world ended early, and before a loop that went down starts again.
+pub(super) const REST_MAX: Duration = Duration::from_secs(5);
 
 /// What the loop knows between two waits.
 struct Turn<'a> {
@@ -80,7 +80,6 @@ enum Woken {
 /// When the queue is closed.
 pub(super) async fn run(inner: &Inner, stop: impl Future<Output = ()> + Send) -> Result<()> {
     let now = inner.world.clock.now();
-    *lock(&inner.status) = crate::status::RunnerStatus::default();
     let mut turn = Turn {
         inner,
         coalescer: Coalescer::new(now),
@@ -327,6 +326,7 @@ impl Turn<'_> {
             }
         };
         let at = inner.world.clock.now();
+        *lock(&inner.down) = None;
         let mut status = lock(&inner.status);
         status.cycles += 1;
         status.last_cycle_at = Some(at.to_string());

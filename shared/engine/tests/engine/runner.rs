@@ -1,11 +1,15 @@
 //! The runner, under a clock that the test moves.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
+use async_trait::async_trait;
 use domain::{Duration, items};
 use engine::runner::{Event, Runner};
-use ports::{Kind, queue::Announcement, state::Key};
-use testkit::MemoryState;
+use ports::{Kind, Queue, Result, queue::Announcement, state::Key};
+use testkit::{MemoryQueue, MemoryState};
 
 use crate::pretend::{Lab, chain, exact, table};
 
@@ -205,4 +209,61 @@ async fn a_stopped_runner_starts_again() {
     settle().await;
     assert_eq!(refreshes(&lab, "bronze.ev").await, 1);
     runner.stop().await;
+}
+
+/// A queue that panics while it is told to.
+#[derive(Debug)]
+struct Fragile {
+    breaks: AtomicBool,
+    asked: AtomicU64,
+    queue: MemoryQueue,
+}
+
+#[async_trait]
+impl Queue for Fragile {
+    async fn send(&self, announcements: &[Announcement]) -> Result<()> {
+        self.queue.send(announcements).await
+    }
+
+    async fn receive(&self) -> Result<Vec<Announcement>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.breaks.load(Ordering::Relaxed), "as the test wants");
+        self.queue.receive().await
+    }
+}
+
+#[tokio::test]
+async fn a_loop_that_panics_says_so_and_starts_again_after_a_pause() {
+    let mut lab = lab();
+    let queue = Arc::new(Fragile {
+        breaks: AtomicBool::new(true),
+        asked: AtomicU64::new(0),
+        queue: MemoryQueue::new(),
+    });
+    lab.world.queue = queue.clone();
+    lab.land("landing.ev", 1).await;
+    let runner = running(&lab).await;
+    let says = |runner: &Runner| {
+        let (trouble, error) = (runner.trouble(), runner.status().last_error);
+        assert_eq!(trouble, error);
+        error.expect("it is down")
+    };
+    assert!(says(&runner).contains("as the test wants"));
+    // Ten seconds of it are a few attempts, not a hot loop.
+    pass(&lab, 10_000).await;
+    assert!(says(&runner).contains("as the test wants"));
+    let asked = queue.asked.load(Ordering::Relaxed);
+    assert!((2..=5).contains(&asked), "{asked} attempts");
+    assert_eq!(refreshes(&lab, "silver.ev").await, 0);
+    queue.breaks.store(false, Ordering::Relaxed);
+    pass(&lab, 6_000).await;
+    assert_eq!((runner.trouble(), runner.status().last_error), (None, None));
+    assert_eq!(refreshes(&lab, "silver.ev").await, 1);
+    // Stopped while it is down, it is down by nobody's fault.
+    queue.breaks.store(true, Ordering::Relaxed);
+    announce(&lab, 1).await;
+    pass(&lab, 500).await;
+    assert!(runner.trouble().is_some());
+    runner.stop().await;
+    assert_eq!((runner.trouble(), runner.is_running()), (None, false));
 }

@@ -10,14 +10,11 @@ use arrow::{
         DataType, Date32Type, Decimal128Type, Int32Type, Int64Type, TimestampMicrosecondType,
     },
 };
-use chrono::{DateTime, NaiveDateTime};
-use domain::TableName;
+use domain::{TableName, time::parse_nanos};
 use ports::{Error, Kind, Result};
 
 use super::types;
 
-/// Moments without an offset, which are in UTC.
-const NAIVE_MOMENTS: [&str; 2] = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f"];
 /// Characters of a value that a message shows.
 const SHOWN: usize = 40;
 
@@ -116,13 +113,13 @@ impl Order {
         }
         let rank = number(text)
             .map(Rank::Number)
-            .or_else(|| moment(text).map(Rank::Moment));
+            .or_else(|| parse_nanos(text).map(Rank::Moment));
         match rank {
             Some(rank) => Ok(Some(rank)),
             None => {
                 let shown: String = text.chars().take(SHOWN).collect();
                 Err(self.refuse(format!(
-                    "`{shown}` is neither a number nor an RFC 3339 timestamp; convert it in the query, to NULL where it \
+                    "`{shown}` is neither a number nor a timestamp such as 2026-11-29T16:44:49Z; convert it in the query, to NULL where it \
                      cannot be: an event without a sequence is quarantined"
                 )))
             }
@@ -178,19 +175,6 @@ fn number(text: &str) -> Option<Box<[u8]>> {
         bytes.push(u8::MAX);
     }
     Some(bytes.into())
-}
-
-/// Nanoseconds of a moment.
-fn moment(text: &str) -> Option<i128> {
-    let utc = match DateTime::parse_from_rfc3339(text) {
-        Ok(moment) => moment.to_utc(),
-        Err(_) => NAIVE_MOMENTS
-            .iter()
-            .find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())?
-            .and_utc(),
-    };
-    let second = i128::from(utc.timestamp()) * 1_000_000_000;
-    Some(second + i128::from(utc.timestamp_subsec_nanos()))
 }
 
 #[cfg(test)]
@@ -264,6 +248,8 @@ mod tests {
             "2024-03-01T08:00:00.000000001Z",
             "2024-03-01 08:00:01",
             "2024-03-01T08:00:02",
+            "2024-03-02",
+            " 2024-03-02T00:00:00.000000001 ",
         ];
         let ranks: Vec<Rank> = ascending
             .iter()

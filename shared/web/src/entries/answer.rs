@@ -2,7 +2,6 @@
 
 use axum::{
     Json,
-    body::Body,
     http::{
         HeaderMap, HeaderName, HeaderValue, StatusCode,
         header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RETRY_AFTER, VARY},
@@ -74,14 +73,11 @@ async fn body(
     let Some(rows) = registry.rows(entry).await? else {
         return Err(Refused::Missing(entry.id.clone()).into());
     };
-    let encoded = rows::encode(rows, if wants_rows { format } else { Format::Json });
     if wants_rows {
-        return Ok((
-            [(CONTENT_TYPE, format.content_type())],
-            Body::from_stream(encoded),
-        )
-            .into_response());
+        let body = query::streamed(shared, rows, format).await?;
+        return Ok(([(CONTENT_TYPE, format.content_type())], body).into_response());
     }
+    let encoded = rows::encode(rows, Format::Json);
     // What rides inline is small: its rows, and what is known of the entry in one object.
     let text = encoded
         .try_fold(Vec::<u8>::new(), |mut all, piece| async move {

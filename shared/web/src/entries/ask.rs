@@ -117,8 +117,9 @@ where
     Option::deserialize(deserializer).map(Some)
 }
 
-/// The whole body as JSON; an empty one is an empty object.
-pub(super) async fn json_body<T: serde::de::DeserializeOwned>(
+/// The whole body as a JSON object, whatever its content type; an empty one is an empty object. Anything else is refused:
+/// what was not understood is never taken for the default.
+pub(crate) async fn json_body<T: serde::de::DeserializeOwned>(
     shared: &Shared,
     request: Request,
 ) -> Answer<(HeaderMap, T)> {
@@ -127,9 +128,14 @@ pub(super) async fn json_body<T: serde::de::DeserializeOwned>(
         .bodies
         .take(&parts.headers, body, BODY_BYTES_MAX)
         .await?;
-    let bytes: &[u8] = match taken.bytes.is_empty() {
-        true => b"{}",
-        false => &taken.bytes,
+    let bytes: &[u8] = match taken.bytes.trim_ascii() {
+        b"" => b"{}",
+        // A list would be read as the fields of an object in their order.
+        [b'[', ..] => {
+            let why = "the body is not what this call takes: it is a list, and must be an object";
+            return Err(Problem::invalid(why));
+        }
+        text => text,
     };
     let body = serde_json::from_slice(bytes).map_err(|error| {
         Problem::invalid(format!("the body is not what this call takes: {error}"))

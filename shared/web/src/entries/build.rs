@@ -31,6 +31,21 @@ use crate::{
 const TOKEN: &str = "headwater-lease";
 /// Longest key of an entry, in bytes.
 const KEY_BYTES_MAX: usize = 1_000;
+/// Longest name of whoever builds, in bytes.
+const HOLDER_BYTES_MAX: usize = 200;
+/// Most columns that a builder declares.
+const COLUMNS_MAX: usize = 1_000;
+/// Longest name, and longest type, of a column that is declared, in bytes.
+const COLUMN_BYTES_MAX: usize = 200;
+
+fn at_most(what: &str, text: &str, bytes_max: usize) -> Answer<()> {
+    match text.len() <= bytes_max {
+        true => Ok(()),
+        false => Err(Problem::invalid(format!(
+            "{what} has at most {bytes_max} bytes"
+        ))),
+    }
+}
 
 /// What a builder says.
 #[derive(Debug, Deserialize)]
@@ -82,10 +97,17 @@ pub(super) async fn lease(
 
 fn claim(shared: &Shared, asked: Lease) -> Answer<Claim> {
     let settings = &shared.settings.materialize;
-    if asked.key.len() > KEY_BYTES_MAX {
+    at_most("a key", &asked.key, KEY_BYTES_MAX)?;
+    let holder = asked.holder.unwrap_or_else(|| String::from("client"));
+    at_most("a holder", &holder, HOLDER_BYTES_MAX)?;
+    if asked.columns.len() > COLUMNS_MAX {
         return Err(Problem::invalid(format!(
-            "a key has at most {KEY_BYTES_MAX} bytes"
+            "an entry has at most {COLUMNS_MAX} columns"
         )));
+    }
+    for column in &asked.columns {
+        at_most("the name of a column", &column.name, COLUMN_BYTES_MAX)?;
+        at_most("the type of a column", &column.kind, COLUMN_BYTES_MAX)?;
     }
     let ttl = match asked.ttl {
         None => Some(settings.ttl),
@@ -105,7 +127,7 @@ fn claim(shared: &Shared, asked: Lease) -> Answer<Claim> {
             query: None,
             declared: asked.columns,
         },
-        holder: asked.holder.unwrap_or_else(|| String::from("client")),
+        holder,
         lease: asked.lease.map(|span| span.get()).transpose()?,
         wait: asked.wait.map_or(Ok(Duration::ZERO), |span| span.get())?,
     })

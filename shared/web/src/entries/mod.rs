@@ -34,6 +34,7 @@ use crate::{
     problem::{Answer, Problem},
 };
 
+pub(crate) use ask::json_body;
 pub(crate) use reader::{admit, token_of};
 
 /// The routes.

@@ -57,7 +57,7 @@ pub(super) async fn over(
     };
     drop(taken);
     let over = shared.entries().over(&id, &statement).await?;
-    encoded(over.rows, &parts.headers).await
+    encoded(&shared, over.rows, &parts.headers).await
 }
 
 fn bound(raw: &[&RawValue]) -> Answer<Vec<Parameter>> {

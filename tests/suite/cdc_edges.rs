@@ -1,0 +1,157 @@
+//! Changes that could stop a model for ever, or take a row from it: refused where they come in, or read as what they mean.
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+use tests::{case::ModelText, http::Answer, site::Site};
+
+use crate::plain::test_async;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        test_async(
+            "cdc_edges::a_table_takes_numbers_or_timestamps_and_not_both",
+            kinds,
+        ),
+        test_async("cdc_edges::what_is_taken_can_be_put_in_order", orders),
+        test_async(
+            "cdc_edges::a_key_in_another_spelling_keeps_its_row",
+            spellings,
+        ),
+    ]
+}
+
+/// The rows of a source's changes, deleted for good.
+fn silver(source: &str) -> ModelText {
+    let config = json!({ "materialized": "incremental", "live": "true", "incremental_strategy": "merge",
+        "unique_key": "id", "cdc_op": "op", "cdc_seq": "lsn", "cdc_deletes": "hard",
+        "incremental_filter": "WHERE _seq > {watermark}" });
+    ModelText {
+        name: format!("silver.{source}"),
+        config: serde_json::from_value(config).unwrap_or_default(),
+        sql: format!(
+            "SELECT (payload->>'id')::DOUBLE::BIGINT AS id, payload->>'a' AS a, op, lsn, _seq FROM landing.{source}"
+        ),
+        asserts: Vec::new(),
+    }
+}
+
+async fn post(site: &Site, source: &str, body: Value) -> Result<Answer> {
+    let path = format!("/api/ingest/cdc/{source}");
+    let headers = [("content-type", "application/json")];
+    site.send("POST", &path, &headers, body.to_string()).await
+}
+
+async fn taken(site: &Site, source: &str, body: Value) -> Result<()> {
+    let answer = post(site, source, body).await?;
+    ensure!(answer.status == 202, "{} {}", answer.status, answer.text());
+    Ok(())
+}
+
+fn insert(lsn: Value, id: u64) -> Value {
+    json!({ "op": "I", "lsn": lsn, "payload": { "id": id, "a": "x" } })
+}
+
+async fn ids(site: &Site, source: &str) -> Result<Value> {
+    let sql = format!("SELECT id FROM silver.{source} ORDER BY id");
+    Ok(json!(site.cells(&sql).await.context(sql)?))
+}
+
+async fn kinds() -> Result<()> {
+    let models = ["large", "small", "moments"].map(silver);
+    let site = Site::in_memory(&models, "")?;
+    let large = "9".repeat(30);
+    taken(&site, "large", insert(json!(large), 1)).await?;
+    taken(&site, "small", insert(json!(5), 1)).await?;
+    taken(&site, "moments", insert(json!("2026-01-01T00:00:00Z"), 1)).await?;
+    site.cycle().await?;
+    for (source, lsn, keeps) in [
+        ("large", json!("2026-01-01T00:00:00Z"), "numbers"),
+        ("large", json!("2026-01-01"), "numbers"),
+        ("small", json!("2026-01-01T00:00:00Z"), "numbers"),
+        ("small", json!(large), "BIGINT"),
+        ("moments", json!(5), "timestamps"),
+        ("moments", json!(large), "timestamps"),
+        ("moments", json!("0/16B3748"), "timestamps"),
+    ] {
+        let answer = post(&site, source, insert(lsn.clone(), 2)).await?;
+        let said = answer.text();
+        ensure!(
+            answer.status == 422 && said.contains(keeps) && said.contains("nothing was stored"),
+            "{source} {lsn}: {} {said}",
+            answer.status
+        );
+    }
+    // Nothing of it is in the way of what comes next.
+    taken(&site, "large", insert(json!("9".repeat(31)), 3)).await?;
+    taken(&site, "large", insert(json!(7), 4)).await?;
+    taken(&site, "small", insert(json!("0/16B3748"), 3)).await?;
+    taken(&site, "moments", insert(json!("2026-01-02T00:00:00Z"), 3)).await?;
+    site.cycle().await?;
+    ensure!(ids(&site, "large").await? == json!([[1], [3], [4]]));
+    ensure!(ids(&site, "small").await? == json!([[1], [3]]));
+    ensure!(ids(&site, "moments").await? == json!([[1], [3]]));
+    Ok(())
+}
+
+/// Every form of a timestamp that is taken, oldest first: each is newer to the model than the one before.
+async fn orders() -> Result<()> {
+    let site = Site::in_memory(&[silver("x")], "")?;
+    let ascending = [
+        "2026-01-02",
+        "2026-01-02T00:00:00.000000001",
+        "2026-01-02 00:00:01",
+        "2026-01-02T02:00:01.5+02:00",
+        "2026-01-02t00:00:02z",
+        " 2026-01-02T00:00:03Z ",
+        "2026-01-03",
+    ];
+    for (at, lsn) in ascending.iter().enumerate() {
+        let change =
+            |lsn: &str, a: String| json!({ "op": "U", "lsn": lsn, "payload": { "id": 1, "a": a } });
+        taken(&site, "x", change(lsn, at.to_string())).await?;
+        if let Some(before) = at.checked_sub(1) {
+            taken(&site, "x", change(ascending[before], String::from("old"))).await?;
+        }
+        site.cycle().await?;
+        let found = json!(site.cells("SELECT a FROM silver.x").await?);
+        ensure!(found == json!([[at.to_string()]]), "{lsn}: {found}");
+    }
+    for bad in ["2026-1-2", "2026-01-02T25:00:00Z", "yesterday", "2026"] {
+        let answer = post(&site, "x", insert(json!(bad), 2)).await?;
+        ensure!(answer.status == 422, "{bad}: {}", answer.text());
+    }
+    Ok(())
+}
+
+async fn spellings() -> Result<()> {
+    let site = Site::in_memory(&[silver("x")], "")?;
+    for (at, (before, after)) in [("1", "1.0"), ("2", "\"2\""), ("\"3\"", "3"), ("4e0", "4")]
+        .into_iter()
+        .enumerate()
+    {
+        let lsn = at * 10;
+        for body in [
+            format!(
+                r#"{{"op":"c","before":null,"after":{{"id":{before},"a":"x"}},"source":{{"lsn":{lsn}}}}}"#
+            ),
+            format!(
+                r#"{{"op":"u","before":{{"id":{before},"a":"x"}},"after":{{"id":{after},"a":"y"}},"source":{{"lsn":{}}}}}"#,
+                lsn + 1
+            ),
+        ] {
+            let headers = [("content-type", "application/json")];
+            let answer = site
+                .send("POST", "/api/ingest/cdc/x", &headers, body)
+                .await?;
+            ensure!(answer.status == 202, "{}", answer.text());
+        }
+    }
+    site.cycle().await?;
+    let found = json!(site.cells("SELECT id, a FROM silver.x ORDER BY id").await?);
+    ensure!(
+        found == json!([[1, "y"], [2, "y"], [3, "y"], [4, "y"]]),
+        "{found}"
+    );
+    Ok(())
+}
