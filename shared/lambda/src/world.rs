@@ -114,6 +114,7 @@ pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
         tables,
         entries,
         query,
+        searching,
     } = make(&ground)?;
     let queue = |url: &String| {
         (
@@ -139,6 +140,7 @@ pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
         state,
         landing,
         entries,
+        searching,
         tables,
         queue: advances.clone(),
         clock,

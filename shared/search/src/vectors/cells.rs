@@ -1,0 +1,175 @@
+//! Cells: centroids by k-means on a sample, and the cell of a vector.
+
+use super::arithmetic::{dot, dot4};
+
+/// Vectors of the sample per cell, and rounds over it.
+pub(super) const SAMPLE_PER_CELL: usize = 40;
+const ROUNDS: usize = 6;
+/// Cells: the square root of the number of vectors, within these.
+const CELLS_MIN: usize = 16;
+const CELLS_MAX: usize = 4_096;
+
+/// How many cells so many vectors are grouped in.
+pub(super) fn number(count: u64) -> usize {
+    let root = usize::try_from(count.isqrt()).unwrap_or(CELLS_MAX);
+    root.clamp(CELLS_MIN, CELLS_MAX)
+}
+
+/// Centroids, one after the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Cells {
+    pub(super) length: usize,
+    pub(super) numbers: Vec<f32>,
+    /// Half the square of each one's length.
+    halves: Vec<f32>,
+}
+
+impl Cells {
+    pub(super) fn new(length: usize, numbers: Vec<f32>) -> Self {
+        let halves = numbers
+            .chunks_exact(length.max(1))
+            .map(|one| dot(one, one) / 2.0)
+            .collect();
+        Self {
+            length,
+            numbers,
+            halves,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.halves.len()
+    }
+
+    fn at(&self, cell: usize) -> &[f32] {
+        &self.numbers[cell * self.length..(cell + 1) * self.length]
+    }
+
+    /// The nearest cell of each of some vectors.
+    pub(super) fn nearest(&self, vectors: &[f32], out: &mut [u32]) {
+        let length = self.length;
+        for (four, cells) in vectors.chunks(4 * length).zip(out.chunks_mut(4)) {
+            let one = |at: usize| {
+                let at = at.min(cells.len() - 1);
+                &four[at * length..(at + 1) * length]
+            };
+            let four = [one(0), one(1), one(2), one(3)];
+            let mut best = [(f32::NEG_INFINITY, 0_u32); 4];
+            for (cell, half) in (0_u32..).zip(&self.halves) {
+                let products = dot4(four, self.at(cell as usize));
+                for (best, product) in best.iter_mut().zip(products) {
+                    if product - half > best.0 {
+                        *best = (product - half, cell);
+                    }
+                }
+            }
+            for (cell, (_, nearest)) in cells.iter_mut().zip(best) {
+                *cell = nearest;
+            }
+        }
+    }
+
+    /// All cells, the nearest of a vector first.
+    pub(super) fn ranked(&self, vector: &[f32], by_product: bool) -> Vec<u32> {
+        let mut scored: Vec<(f32, u32)> = (0_u32..)
+            .zip(&self.halves)
+            .map(|(cell, half)| {
+                let product = dot(vector, self.at(cell as usize));
+                let half = if by_product { 0.0 } else { *half };
+                (product - half, cell)
+            })
+            .collect();
+        scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        scored.into_iter().map(|(_, cell)| cell).collect()
+    }
+
+    /// Trains on a sample, the same way each time: seeds are vectors of the sample at equal distances, and a cell that
+    /// is empty takes a vector of the fullest.
+    pub(super) fn train(length: usize, cells: usize, sample: &[f32], threads: usize) -> Self {
+        let count = sample.len() / length.max(1);
+        let cells = cells.min(count).max(1);
+        let seeds = (0..cells).flat_map(|cell| {
+            let at = cell * count / cells;
+            sample[at * length..(at + 1) * length].iter().copied()
+        });
+        let mut trained = Self::new(length, seeds.collect());
+        let mut nearest = vec![0_u32; count];
+        for _ in 0..ROUNDS {
+            in_parts(threads, length, sample, &mut nearest, |vectors, out| {
+                trained.nearest(vectors, out);
+            });
+            trained = Self::new(length, means(length, cells, sample, &nearest));
+        }
+        trained
+    }
+}
+
+/// The mean of the vectors of each cell.
+fn means(length: usize, cells: usize, sample: &[f32], nearest: &[u32]) -> Vec<f32> {
+    let mut sums = vec![0.0_f32; cells * length];
+    let mut counts = vec![0_u32; cells];
+    for (vector, cell) in sample.chunks_exact(length).zip(nearest) {
+        let cell = *cell as usize;
+        counts[cell] += 1;
+        let sum = &mut sums[cell * length..(cell + 1) * length];
+        for (sum, number) in sum.iter_mut().zip(vector) {
+            *sum += number;
+        }
+    }
+    let fullest = (0..cells).max_by_key(|cell| counts[*cell]).unwrap_or(0);
+    let mut spare = (0..nearest.len()).filter(|at| nearest[*at] as usize == fullest);
+    for cell in 0..cells {
+        let mean = &mut sums[cell * length..(cell + 1) * length];
+        if counts[cell] > 0 {
+            #[expect(clippy::cast_precision_loss, reason = "samples are small")]
+            let count = counts[cell] as f32;
+            mean.iter_mut().for_each(|number| *number /= count);
+        } else if let Some(at) = spare.next() {
+            mean.copy_from_slice(&sample[at * length..(at + 1) * length]);
+        }
+    }
+    sums
+}
+
+/// Does something to vectors and a number of each, on several threads.
+pub(super) fn in_parts(
+    threads: usize,
+    length: usize,
+    vectors: &[f32],
+    out: &mut [u32],
+    work: impl Fn(&[f32], &mut [u32]) + Sync,
+) {
+    let each = out
+        .len()
+        .div_ceil(threads.max(1))
+        .next_multiple_of(4)
+        .max(4);
+    std::thread::scope(|scope| {
+        for (vectors, out) in vectors.chunks(each * length).zip(out.chunks_mut(each)) {
+            let work = &work;
+            scope.spawn(move || work(vectors, out));
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_of_a_clump_share_a_cell() {
+        let mut sample = Vec::new();
+        for at in 0..400_u16 {
+            let clump = f32::from(at % 4) * 10.0;
+            sample.extend([clump, clump + f32::from(at % 7) * 0.01, 1.0]);
+        }
+        let cells = Cells::train(3, 4, &sample, 2);
+        let mut nearest = vec![0; 400];
+        cells.nearest(&sample, &mut nearest);
+        for at in 0..400 {
+            assert_eq!(nearest[at], nearest[at % 4], "{at}");
+        }
+        assert_eq!(cells.ranked(&[10.0, 10.0, 1.0], false)[0], nearest[1]);
+        assert_eq!(cells, Cells::train(3, 4, &sample, 1));
+    }
+}
