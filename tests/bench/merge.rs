@@ -250,7 +250,7 @@ pub(crate) async fn cycle(world: &World, observer: &dyn cycle::Observer) -> Resu
 }
 
 /// The most memory this process held since the last reset, MiB, where the system tells.
-fn memory_peak() -> Option<u64> {
+pub(super) fn memory_peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status")
         .context("status")
         .ok()?;

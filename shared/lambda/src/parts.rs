@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use aws::signing::Signer;
 use domain::{TableName, Timestamp, items::Column};
 use lake::{EntryLake, Lake, landing::LandingLake};
 use ports::{
@@ -33,6 +34,8 @@ pub struct Ground<'a> {
     pub chance: Arc<dyn Chance>,
     /// The settings.
     pub settings: &'a Settings,
+    /// Signs requests to services that no client is linked for.
+    pub signer: Signer,
 }
 
 /// The ports that functions differ in.

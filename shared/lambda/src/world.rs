@@ -6,6 +6,7 @@ use aws::{
     clients::Clients,
     objects::S3Objects,
     queue::{SqsQueue, refreshes::SqsRefreshes},
+    signing::Signer,
     state::{DynamoState, Tables},
 };
 use domain::{Project, Severity};
@@ -108,6 +109,7 @@ pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
         clock: clock.clone(),
         chance: chance.clone(),
         settings: &settings,
+        signer: Signer::new(clients.config.clone(), clock.clone()),
     };
     let Parts {
         landing,

@@ -12,6 +12,8 @@ mod cache;
 mod feed;
 pub mod model;
 mod source;
+#[cfg(test)]
+mod tests;
 mod text;
 mod vectors;
 

@@ -130,6 +130,9 @@ impl Registry {
         };
         let hits = self.hits(&file, sought, wanted, among).await?;
         let numbers: Vec<u32> = hits.iter().map(|hit| hit.row).collect();
+        if columns.is_empty() {
+            return scored(&RecordBatch::new_empty(Arc::new(Schema::empty())), &hits);
+        }
         let (set, bytes) = (entry.set(), entry.content.bytes);
         let picked = self.world.entries.pick(&set, bytes, &numbers, columns);
         scored(&picked.await?, &hits)
