@@ -21,32 +21,6 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// The inner products of four vectors with one: reads the one only once.
-pub(super) fn dot4(a: [&[f32]; 4], b: &[f32]) -> [f32; 4] {
-    const WIDE: usize = 4;
-    let mut sums = [[0.0_f32; WIDE]; 4];
-    let whole = b.len() / WIDE * WIDE;
-    let [p, q, r, s] = a.map(|one| &one[..b.len()]);
-    let mut at = 0;
-    while at < whole {
-        for lane in 0..WIDE {
-            let y = b[at + lane];
-            sums[0][lane] += p[at + lane] * y;
-            sums[1][lane] += q[at + lane] * y;
-            sums[2][lane] += r[at + lane] * y;
-            sums[3][lane] += s[at + lane] * y;
-        }
-        at += WIDE;
-    }
-    let mut out = sums.map(|lanes| lanes.iter().sum::<f32>());
-    for at in whole..b.len() {
-        for (out, one) in out.iter_mut().zip([p, q, r, s]) {
-            *out += one[at] * b[at];
-        }
-    }
-    out
-}
-
 /// The inner product of signed bytes with integers. Exact as long as the integers are small enough (see [`whole`]).
 pub(super) fn bytes_dot(a: &[u8], b: &[i16]) -> i32 {
     let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
@@ -116,9 +90,6 @@ mod tests {
             let b: Vec<f32> = (0..length).map(|at| number(at + 5)).collect();
             let plain: f32 = a.iter().zip(&b).map(|(x, y)| x * y).sum();
             assert!((dot(&a, &b) - plain).abs() < 1e-3);
-            for sum in dot4([&a, &a, &a, &a], &b) {
-                assert!((sum - plain).abs() < 1e-3);
-            }
             let apart: f32 = a.iter().zip(&b).map(|(x, y)| (x - y).powi(2)).sum();
             assert!((distance2(&a, &b) - apart).abs() < 1e-3);
             let bytes: Vec<u8> = (0..length)

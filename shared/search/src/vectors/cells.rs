@@ -1,10 +1,12 @@
 //! Cells: centroids by k-means on a sample, and the cell of a vector.
 
-use super::arithmetic::{dot, dot4};
+use super::arithmetic::dot;
 
 /// Vectors of the sample per cell, and rounds over it.
 pub(super) const SAMPLE_PER_CELL: usize = 40;
 const ROUNDS: usize = 6;
+/// Cells, and vectors, that are compared with each other at a time.
+const TILE: usize = 32;
 /// Cells: the square root of the number of vectors, within these.
 const CELLS_MIN: usize = 16;
 const CELLS_MAX: usize = 4_096;
@@ -45,26 +47,23 @@ impl Cells {
         &self.numbers[cell * self.length..(cell + 1) * self.length]
     }
 
-    /// The nearest cell of each of some vectors.
+    /// The nearest cell of each of some vectors. Some cells at a time, and some vectors, so that both stay near the processor.
     pub(super) fn nearest(&self, vectors: &[f32], out: &mut [u32]) {
         let length = self.length;
-        for (four, cells) in vectors.chunks(4 * length).zip(out.chunks_mut(4)) {
-            let one = |at: usize| {
-                let at = at.min(cells.len() - 1);
-                &four[at * length..(at + 1) * length]
-            };
-            let four = [one(0), one(1), one(2), one(3)];
-            let mut best = [(f32::NEG_INFINITY, 0_u32); 4];
-            for (cell, half) in (0_u32..).zip(&self.halves) {
-                let products = dot4(four, self.at(cell as usize));
-                for (best, product) in best.iter_mut().zip(products) {
-                    if product - half > best.0 {
-                        *best = (product - half, cell);
+        for (vectors, out) in vectors.chunks(TILE * length).zip(out.chunks_mut(TILE)) {
+            let mut best = [f32::NEG_INFINITY; TILE];
+            for first in (0..self.len()).step_by(TILE) {
+                let last = (first + TILE).min(self.len());
+                let each = vectors.chunks_exact(length).zip(&mut best).zip(&mut *out);
+                for ((vector, best), nearest) in each {
+                    for cell in first..last {
+                        let score = dot(vector, self.at(cell)) - self.halves[cell];
+                        if score > *best {
+                            *best = score;
+                            *nearest = u32::try_from(cell).unwrap_or(u32::MAX);
+                        }
                     }
                 }
-            }
-            for (cell, (_, nearest)) in cells.iter_mut().zip(best) {
-                *cell = nearest;
             }
         }
     }
@@ -139,11 +138,7 @@ pub(super) fn in_parts(
     out: &mut [u32],
     work: impl Fn(&[f32], &mut [u32]) + Sync,
 ) {
-    let each = out
-        .len()
-        .div_ceil(threads.max(1))
-        .next_multiple_of(4)
-        .max(4);
+    let each = out.len().div_ceil(threads.max(1)).max(1);
     std::thread::scope(|scope| {
         for (vectors, out) in vectors.chunks(each * length).zip(out.chunks_mut(each)) {
             let work = &work;
