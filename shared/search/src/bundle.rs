@@ -1,7 +1,7 @@
 //! The object of an index: its parts, then a tail.
 //!
 //! ```text
-//! part .. part | hot .. hot | footer as JSON | its length, 4 bytes | "HWINDEX1"
+//! part .. part | hot .. hot | footer as JSON | its length, 4 bytes | digest of the tail so far, 16 bytes | "HWINDEX1"
 //!              ^ the tail begins
 //! ```
 //!
@@ -18,6 +18,8 @@ use tokio::io::AsyncWriteExt;
 
 /// What an index ends with.
 const MARK: &[u8; 8] = b"HWINDEX1";
+/// Bytes of the tail's digest.
+const DIGEST: usize = 16;
 /// Bytes of a part that is sent, and how many are on their way at once.
 const PART_BYTES: usize = 8 << 20;
 const PARTS_MAX: usize = 4;
@@ -88,6 +90,8 @@ pub(crate) struct Packer {
     sink: BufWriter,
     written: u64,
     name: String,
+    /// Where the tail begins, and its digest so far.
+    tail: Option<(u64, blake3::Hasher)>,
 }
 
 impl Packer {
@@ -98,25 +102,32 @@ impl Packer {
                 .with_max_concurrency(PARTS_MAX),
             written: 0,
             name: place.name.to_owned(),
+            tail: None,
         }
     }
 
-    /// Bytes so far.
-    pub(crate) fn written(&self) -> u64 {
-        self.written
+    /// From here on it is the tail.
+    pub(crate) fn begin_tail(&mut self) {
+        self.tail = Some((self.written, blake3::Hasher::new()));
     }
 
     pub(crate) async fn put(&mut self, bytes: Bytes) -> Result<()> {
         self.written += bytes.len() as u64;
+        if let Some((_, digest)) = &mut self.tail {
+            digest.update(&bytes);
+        }
         Ok(self.sink.put(bytes).await?)
     }
 
-    /// Ends the object with its footer; answers its length and that of its tail, which began at `tail`.
-    pub(crate) async fn finish(mut self, footer: &Footer, tail: u64) -> Result<(u64, u64)> {
+    /// Ends the object with its footer; answers its length and that of its tail.
+    pub(crate) async fn finish(mut self, footer: &Footer) -> Result<(u64, u64)> {
         let mut end = serde_json::to_vec(footer)
             .map_err(|error| Error::new(Kind::Invalid, "write index", &self.name).because(error))?;
         let length = u32::try_from(end.len()).unwrap_or(u32::MAX);
         end.extend_from_slice(&length.to_le_bytes());
+        let (tail, mut digest) = self.tail.take().unwrap_or_default();
+        digest.update(&end);
+        end.extend_from_slice(&digest.finalize().as_bytes()[..DIGEST]);
         end.extend_from_slice(MARK);
         self.put(Bytes::from(end)).await?;
         self.sink.shutdown().await.map_err(|error: io::Error| {
@@ -138,6 +149,12 @@ pub(crate) fn footer(name: &str, tail: &[u8]) -> Result<Footer> {
     let rest = tail
         .strip_suffix(MARK)
         .ok_or_else(|| corrupt("its last bytes are not those of an index"))?;
+    let (rest, digest) = rest
+        .split_last_chunk::<DIGEST>()
+        .ok_or_else(|| corrupt("it is cut short"))?;
+    if blake3::hash(rest).as_bytes()[..DIGEST] != digest[..] {
+        return Err(corrupt("its tail is not what was written"));
+    }
     let (rest, length) = rest
         .split_last_chunk::<4>()
         .ok_or_else(|| corrupt("it is cut short"))?;

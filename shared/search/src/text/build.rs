@@ -155,7 +155,6 @@ struct Spooled {
     files: Vec<(String, Extent)>,
     columns: Vec<String>,
     hot: Vec<Extent>,
-    bytes: u64,
 }
 
 impl Spooled {
@@ -184,7 +183,6 @@ impl Spooled {
             files,
             columns,
             hot: Vec::new(),
-            bytes,
         };
         spooled.hot = spooled.opened().map_err(|error| unbuilt(name, error))?;
         Ok(spooled)
@@ -281,7 +279,7 @@ async fn pack(place: Place<'_>, spooled: Spooled) -> Result<(u64, u64)> {
     let mut packer = Packer::new(place);
     let spooled = Arc::new(spooled);
     match fill(&mut packer, place.name, &spooled).await {
-        Ok(footer) => packer.finish(&footer, spooled.bytes).await,
+        Ok(footer) => packer.finish(&footer).await,
         Err(error) => {
             packer.give_up().await;
             Err(error)
@@ -312,6 +310,7 @@ async fn fill(packer: &mut Packer, name: &str, spooled: &Arc<Spooled>) -> Result
             packer.put(Bytes::from(chunk)).await?;
         }
     }
+    packer.begin_tail();
     for extent in &spooled.hot {
         packer.put(spooled.range(*extent).map_err(failed)?).await?;
     }

@@ -50,7 +50,7 @@ pub(crate) async fn build(
     .await?;
     let mut packer = Packer::new(place);
     match fill(&mut packer, place.name, &Arc::new(arranged)).await {
-        Ok((footer, tail)) => packer.finish(&footer, tail).await,
+        Ok(footer) => packer.finish(&footer).await,
         Err(error) => {
             packer.give_up().await;
             Err(error)
@@ -173,13 +173,15 @@ fn ordered(nearest: &[u32], counts: &[u32]) -> Vec<u32> {
     order
 }
 
-/// Vectors at equal distances.
+/// Vectors of about equal distances, apart from a chance that is the same each time: rows may repeat in some rhythm.
 fn sample(spool: &Spool, most: usize) -> io::Result<Vec<f32>> {
-    let count = usize::try_from(spool.count).unwrap_or(usize::MAX).min(most);
-    let mut sample = Vec::with_capacity(count * spool.length);
+    let count = spool.count.min(most as u64).max(1);
+    let mut sample = Vec::new();
     let mut one = Records::default();
-    for at in 0..count as u64 {
-        one.read(spool, at * spool.count / count as u64, 1)?;
+    for at in 0..count {
+        let (first, last) = (at * spool.count / count, (at + 1) * spool.count / count);
+        let place = first + cells::chance(at) % (last - first).max(1);
+        one.read(spool, place, 1)?;
         sample.extend_from_slice(&one.numbers);
     }
     Ok(sample)
@@ -279,8 +281,8 @@ fn probes(
     (needed + needed.div_ceil(4)).max(4).min(cells.len())
 }
 
-/// Packs all sections; answers the footer and where the tail begins.
-async fn fill(packer: &mut Packer, name: &str, arranged: &Arc<Arranged>) -> Result<(Footer, u64)> {
+/// Packs all sections; answers the footer.
+async fn fill(packer: &mut Packer, name: &str, arranged: &Arc<Arranged>) -> Result<Footer> {
     for section in [Section::Codes, Section::Lower, Section::Rows] {
         let (mut cell, mut first) = (0, 0);
         while cell < arranged.counts.len() {
@@ -296,7 +298,7 @@ async fn fill(packer: &mut Packer, name: &str, arranged: &Arc<Arranged>) -> Resu
             first += vectors;
         }
     }
-    let tail = packer.written();
+    packer.begin_tail();
     let mut more = Vec::new();
     let numbers = arranged.centroids.iter();
     more.extend(numbers.flat_map(|number| number.to_le_bytes()));
@@ -307,7 +309,7 @@ async fn fill(packer: &mut Packer, name: &str, arranged: &Arc<Arranged>) -> Resu
         more: more.len() as u64,
     };
     packer.put(Bytes::from(more)).await?;
-    Ok((footer, tail))
+    Ok(footer)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

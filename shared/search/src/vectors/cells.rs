@@ -82,13 +82,15 @@ impl Cells {
         scored.into_iter().map(|(_, cell)| cell).collect()
     }
 
-    /// Trains on a sample, the same way each time: seeds are vectors of the sample at equal distances, and a cell that
-    /// is empty takes a vector of the fullest.
+    /// Trains on a sample, the same way each time: seeds are vectors of the sample, and a cell that is empty takes a vector
+    /// of the fullest.
     pub(super) fn train(length: usize, cells: usize, sample: &[f32], threads: usize) -> Self {
         let count = sample.len() / length.max(1);
         let cells = cells.min(count).max(1);
         let seeds = (0..cells).flat_map(|cell| {
-            let at = cell * count / cells;
+            let (first, last) = (cell * count / cells, (cell + 1) * count / cells);
+            let step = usize::try_from(chance(cell as u64) >> 32).unwrap_or(0);
+            let at = first + step % (last - first).max(1);
             sample[at * length..(at + 1) * length].iter().copied()
         });
         let mut trained = Self::new(length, seeds.collect());
@@ -101,6 +103,12 @@ impl Cells {
         }
         trained
     }
+}
+
+/// A number that looks like any, the same one each time.
+pub(super) fn chance(at: u64) -> u64 {
+    let mixed = (at ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 8
 }
 
 /// The mean of the vectors of each cell.
@@ -152,19 +160,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vectors_of_a_clump_share_a_cell() {
+    fn no_cell_has_vectors_of_two_clumps() {
         let mut sample = Vec::new();
-        for at in 0..400_u16 {
+        for at in 0..4_000_u16 {
             let clump = f32::from(at % 4) * 10.0;
             sample.extend([clump, clump + f32::from(at % 7) * 0.01, 1.0]);
         }
-        let cells = Cells::train(3, 4, &sample, 2);
-        let mut nearest = vec![0; 400];
+        let cells = Cells::train(3, 32, &sample, 2);
+        let mut nearest = vec![0; 4_000];
         cells.nearest(&sample, &mut nearest);
-        for at in 0..400 {
-            assert_eq!(nearest[at], nearest[at % 4], "{at}");
+        let mut clump_of = vec![None; cells.len()];
+        for (at, cell) in nearest.iter().enumerate() {
+            let clump = clump_of[*cell as usize].get_or_insert(at % 4);
+            assert_eq!(*clump, at % 4, "{at}");
         }
-        assert_eq!(cells.ranked(&[10.0, 10.0, 1.0], false)[0], nearest[1]);
-        assert_eq!(cells, Cells::train(3, 4, &sample, 1));
+        assert_eq!(cells.ranked(&[10.0, 10.0, 1.0], false).len(), 32);
+        assert_eq!(cells, Cells::train(3, 32, &sample, 1));
     }
 }
