@@ -4,7 +4,7 @@
 //! $ cargo run --release --bin bench -- [--quick] [--only NAME]
 //! ```
 //!
-//! `NAME` is one of freshness, ingest, merge, auto, changes, burst, fleet, week, cold and peer. Everything runs on this
+//! `NAME` is one of freshness, ingest, merge, auto, changes, burst, fleet, week, cold, search and peer. Everything runs on this
 //! machine: the real program as a child process, or its crates on files. The peer is measured in the same run when
 //! `HEADWATER_PEER_PYTHON` names a Python that has it.
 
@@ -18,6 +18,7 @@ mod ingest;
 mod merge;
 mod peer;
 mod sample;
+mod search;
 mod week;
 
 use anyhow::{Result, bail, ensure};
@@ -30,7 +31,7 @@ struct Options {
     only: Option<String>,
 }
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "freshness",
     "ingest",
     "merge",
@@ -40,6 +41,7 @@ const NAMES: [&str; 10] = [
     "fleet",
     "week",
     "cold",
+    "search",
     "peer",
 ];
 /// What is measured: the program, and the functions of a deployment.
@@ -56,6 +58,11 @@ fn main() -> Result<()> {
         && flag == "--auto-child"
     {
         return auto::child(rest);
+    }
+    if let [flag, rest @ ..] = arguments.as_slice()
+        && let Some(kind) = flag.strip_prefix("--search-")
+    {
+        return search::child(kind == "vectors-child", rest);
     }
     let options = parse(&arguments)?;
     build_programs()?;
@@ -75,6 +82,7 @@ fn main() -> Result<()> {
             "fleet" => fleet::run(&options),
             "week" => week::run(&options),
             "cold" => cold::run(&options),
+            "search" => search::run(&options),
             _ => peer::run(&options),
         };
         // One that fails does not take the others with it.

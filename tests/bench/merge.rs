@@ -175,6 +175,7 @@ pub(crate) fn world(folder: &std::path::Path, models: &[ModelText]) -> Result<Wo
         state,
         landing: Arc::new(landing),
         entries: Arc::new(lake::EntryLake::new(objects.clone())),
+        searching: ports::search::Searching::default(),
         query: query::engine(tables.clone(), objects, settings)
             .map_err(|error| tests::rows::chain(&error))?,
         tables,
@@ -249,7 +250,7 @@ pub(crate) async fn cycle(world: &World, observer: &dyn cycle::Observer) -> Resu
 }
 
 /// The most memory this process held since the last reset, MiB, where the system tells.
-fn memory_peak() -> Option<u64> {
+pub(super) fn memory_peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status")
         .context("status")
         .ok()?;

@@ -158,6 +158,7 @@ impl Sim {
             state,
             landing: Arc::new(landing),
             entries: Arc::new(testkit::NoEntries),
+            searching: ports::search::Searching::default(),
             tables,
             query,
             queue: Arc::new(Announcing {

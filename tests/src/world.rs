@@ -269,6 +269,7 @@ impl Ground {
             state,
             landing: Arc::new(landing),
             entries: Arc::new(lake::EntryLake::new(objects.clone())),
+            searching: searching(&objects),
             query: query::engine(tables.clone(), objects, settings)
                 .map_err(|e| crate::rows::chain(&e))?,
             tables,
@@ -279,6 +280,18 @@ impl Ground {
             project: Arc::new(project(models)?),
             live: Arc::new(live),
         })
+    }
+}
+
+/// Indexes on the world's objects, and vectors that only tests make.
+fn searching(objects: &ports::Objects) -> ports::search::Searching {
+    let settings = search::Settings {
+        cache: 64 << 20,
+        scratch: std::env::temp_dir(),
+    };
+    ports::search::Searching {
+        indexes: Arc::new(search::Indexes::new(objects.clone(), settings)),
+        embedder: Arc::new(testkit::TestsOnlyEmbedder),
     }
 }
 

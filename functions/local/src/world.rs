@@ -4,12 +4,14 @@ use std::{path::Path, sync::Arc};
 
 use domain::Project;
 use embedded::{
-    ChannelAlerts, FileObjects, MemoryObjects, SqliteState, SystemChance, SystemClock, WakingQueue,
+    ChannelAlerts, FileObjects, HttpEmbedder, HttpPost, MemoryObjects, SqliteState, SystemChance,
+    SystemClock, WakingQueue,
 };
 use engine::World;
 use lake::{EntryLake, Lake, landing::LandingLake};
-use ports::{Error, Kind, Objects, Result, State};
-use settings::{Queues, Settings, StateStore, Warehouse};
+use ports::{Embedder, Error, Kind, Objects, Result, State, search::Searching};
+use search::{Indexes, model::StaticModel};
+use settings::{Embedding, Queues, Settings, StateStore, Warehouse};
 
 use crate::{failure::Failure, project};
 
@@ -56,6 +58,7 @@ pub fn open(settings: &Settings, project: Project) -> Result<World> {
         state,
         landing: Arc::new(landing),
         entries: Arc::new(EntryLake::new(objects.clone())),
+        searching: searching(settings, file, &objects, clock.clone())?,
         query: query::engine(tables.clone(), objects, limits)?,
         tables,
         queue: Arc::new(WakingQueue::default()),
@@ -64,6 +67,31 @@ pub fn open(settings: &Settings, project: Project) -> Result<World> {
         alerts: Arc::new(alerts(settings, clock.clone())),
         project: Arc::new(project),
         live: Arc::new(settings.live.clone()),
+    })
+}
+
+/// Indexes in the warehouse, and the embedder that the settings name.
+fn searching(
+    settings: &Settings,
+    state: &Path,
+    objects: &Objects,
+    clock: Arc<SystemClock>,
+) -> Result<Searching> {
+    let embedder: Arc<dyn Embedder> = match &settings.embedder {
+        Embedding::None => Searching::default().embedder,
+        Embedding::Http { url, model, key } => {
+            let key = key.as_ref().map(|key| key.0.clone());
+            Arc::new(HttpEmbedder::new(url, model, key, HttpPost::new(), clock))
+        }
+        Embedding::Model(folder) => Arc::new(StaticModel::open(folder)?),
+        Embedding::Bedrock(_) => return Err(elsewhere("embedder.url")),
+    };
+    let cache = usize::try_from(settings.materialize.search_cache).unwrap_or(usize::MAX);
+    let scratch = spill(state);
+    let settings = search::Settings { cache, scratch };
+    Ok(Searching {
+        indexes: Arc::new(Indexes::new(objects.clone(), settings)),
+        embedder,
     })
 }
 

@@ -1,11 +1,14 @@
 //! The two functions, told apart by what an invocation brings.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use engine::runner::Runner;
 use lambda::{
-    Answer, Context, Deployed, Error, Event, Function, Http, Parts, carry_out, cold_start,
+    Answer, Context, Deployed, Error, Event, Function, Ground, Http, Parts, carry_out, cold_start,
 };
+use ports::search::Searching;
+use search::{Indexes, model::StaticModel};
+use settings::Embedding;
 
 /// Where statements spill: the only folder of a function that can be written.
 const SPILL: &str = "/tmp/spill";
@@ -14,6 +17,23 @@ const SPILL: &str = "/tmp/spill";
 pub(crate) struct Sql {
     deployed: Deployed,
     control: Http,
+}
+
+/// Indexes in the warehouse, and the embedder that the settings name.
+fn searching(ground: &Ground<'_>) -> ports::Result<Searching> {
+    let settings = ground.settings;
+    let embedder = match &settings.embedder {
+        Embedding::Model(folder) => Arc::new(StaticModel::open(folder)?),
+        _ => lambda::embedder(ground)?,
+    };
+    let limits = search::Settings {
+        cache: usize::try_from(settings.materialize.search_cache).unwrap_or(usize::MAX),
+        scratch: PathBuf::from(SPILL),
+    };
+    Ok(Searching {
+        indexes: Arc::new(Indexes::new(ground.objects.clone(), limits)),
+        embedder,
+    })
 }
 
 impl Function for Sql {
@@ -33,14 +53,16 @@ impl Sql {
     /// What is wrong with settings or models.
     pub(crate) async fn start() -> Result<Self, Error> {
         let deployed = cold_start(|ground| {
-            Parts::all(ground, |tables, objects, settings| {
+            let searching = searching(ground)?;
+            let parts = Parts::all(ground, |tables, objects, settings| {
                 let limits = query::Settings {
                     memory: settings.query.memory,
                     spill: Some(PathBuf::from(SPILL)),
                     threads: std::thread::available_parallelism().map_or(1, usize::from),
                 };
                 query::engine(tables, objects, limits)
-            })
+            })?;
+            Ok(parts.searching(searching))
         })
         .await?;
         let control = Http::new(web::router(web::App {

@@ -32,6 +32,8 @@ pub struct Clients {
     pub s3: aws_sdk_s3::Client,
     /// SQS.
     pub sqs: aws_sdk_sqs::Client,
+    /// What they are made of.
+    pub config: SdkConfig,
 }
 
 impl Clients {
@@ -58,6 +60,7 @@ impl Clients {
             dynamodb: aws_sdk_dynamodb::Client::new(config),
             s3: aws_sdk_s3::Client::from_conf(s3),
             sqs: aws_sdk_sqs::Client::new(config),
+            config: config.clone(),
         }
     }
 }

@@ -14,4 +14,5 @@ mod fake;
 pub mod objects;
 mod patience;
 pub mod queue;
+pub mod signing;
 pub mod state;

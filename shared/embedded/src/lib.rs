@@ -14,6 +14,7 @@
 mod alerts;
 mod chance;
 mod clock;
+mod embed;
 mod objects;
 mod queue;
 mod sqlite;
@@ -21,6 +22,7 @@ mod sqlite;
 pub use alerts::{Channel, ChannelAlerts, HttpPost, LogAlerts, Post, channels};
 pub use chance::SystemChance;
 pub use clock::SystemClock;
+pub use embed::{Answered, Exchange, HttpEmbedder};
 pub use object_store::memory::InMemory as MemoryObjects;
 pub use objects::FileObjects;
 pub use queue::WakingQueue;

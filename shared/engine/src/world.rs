@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use domain::{LiveSettings, Project};
-use ports::{Alerts, Chance, Clock, Entries, Landing, Query, Queue, State, Tables};
+use ports::{
+    Alerts, Chance, Clock, Entries, Landing, Query, Queue, State, Tables, search::Searching,
+};
 
 /// The ports, and the project they serve. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -16,6 +18,8 @@ pub struct World {
     pub tables: Arc<dyn Tables>,
     /// Data of materialized entries.
     pub entries: Arc<dyn Entries>,
+    /// Indexes of entries, and vectors of text.
+    pub searching: Searching,
     /// SQL.
     pub query: Arc<dyn Query>,
     /// Announcements.

@@ -4,6 +4,7 @@
 
 mod batch;
 mod buffered;
+mod embed;
 mod event;
 mod http;
 mod logs;
@@ -16,6 +17,7 @@ mod world;
 
 pub use batch::{Outcomes, each};
 pub use buffered::Buffered;
+pub use embed::embedder;
 pub use event::{Event, Message};
 pub use http::Http;
 pub use lambda_runtime::{Context, Error};

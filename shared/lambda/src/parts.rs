@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use aws::signing::Signer;
 use domain::{TableName, Timestamp, items::Column};
 use lake::{EntryLake, Lake, landing::LandingLake};
 use ports::{
     Chance, Clock, Entries, Error, Kind, Landing, Objects, Query, Result, State, Tables,
-    entries::{DataSet, Stored, Upload},
+    entries::{DataSet, Picked, Stored, Upload},
     feed::{Between, Changes},
     landing::{Advanced, Append, Appended},
     query::{Catalog, Statement},
+    search::Searching,
     tables::{Change, Pin, Rows, Scan, Staged},
 };
 use settings::Settings;
@@ -32,6 +34,8 @@ pub struct Ground<'a> {
     pub chance: Arc<dyn Chance>,
     /// The settings.
     pub settings: &'a Settings,
+    /// Signs requests to services that no client is linked for.
+    pub signer: Signer,
 }
 
 /// The ports that functions differ in.
@@ -45,6 +49,8 @@ pub struct Parts {
     pub query: Arc<dyn Query>,
     /// Data of materialized entries.
     pub entries: Arc<dyn Entries>,
+    /// Indexes of entries, and vectors of text.
+    pub searching: Searching,
 }
 
 /// What makes the parts of a function.
@@ -61,6 +67,7 @@ impl Parts {
             tables: Arc::new(Without),
             query: Arc::new(Without),
             entries: Arc::new(Without),
+            searching: Searching::default(),
         })
     }
 
@@ -85,6 +92,7 @@ impl Parts {
             tables: ground.tables(),
             query: Arc::new(Without),
             entries: Arc::new(EntryLake::new(ground.objects.clone())),
+            searching: Searching::default(),
         })
     }
 
@@ -102,7 +110,17 @@ impl Parts {
             query: query(tables.clone(), ground.objects.clone(), ground.settings)?,
             tables,
             entries: Arc::new(EntryLake::new(ground.objects.clone())),
+            searching: Searching::default(),
         })
+    }
+}
+
+impl Parts {
+    /// The same with search.
+    #[must_use]
+    pub fn searching(mut self, searching: Searching) -> Self {
+        self.searching = searching;
+        self
     }
 }
 
@@ -216,6 +234,22 @@ impl Entries for Without {
 
     async fn read(&self, _: &DataSet, _: u64) -> Result<Rows> {
         refuse("read entry", "keeps no entries")
+    }
+
+    async fn columns(&self, _: &DataSet, _: u64, _: &[String]) -> Result<Rows> {
+        refuse("read entry", "keeps no entries")
+    }
+
+    async fn pick(&self, _: &DataSet, _: u64, _: &[u32], _: &[String]) -> Result<Picked> {
+        refuse("read entry", "keeps no entries")
+    }
+
+    async fn beside(&self, _: &DataSet) -> Result<Vec<String>> {
+        refuse("list indexes", "keeps no entries")
+    }
+
+    async fn remove(&self, _: &DataSet, _: &str) -> Result<()> {
+        refuse("remove index", "keeps no entries")
     }
 
     async fn delete(&self, _: &DataSet) -> Result<()> {

@@ -6,6 +6,7 @@ use aws::{
     clients::Clients,
     objects::S3Objects,
     queue::{SqsQueue, refreshes::SqsRefreshes},
+    signing::Signer,
     state::{DynamoState, Tables},
 };
 use domain::{Project, Severity};
@@ -108,12 +109,14 @@ pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
         clock: clock.clone(),
         chance: chance.clone(),
         settings: &settings,
+        signer: Signer::new(clients.config.clone(), clock.clone()),
     };
     let Parts {
         landing,
         tables,
         entries,
         query,
+        searching,
     } = make(&ground)?;
     let queue = |url: &String| {
         (
@@ -139,6 +142,7 @@ pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
         state,
         landing,
         entries,
+        searching,
         tables,
         queue: advances.clone(),
         clock,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use arrow::datatypes::SchemaRef;
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::entry::EntryId;
@@ -39,6 +39,9 @@ pub struct Stored {
     pub bytes: u64,
 }
 
+/// Rows that were picked.
+pub type Picked = RecordBatch;
+
 /// Bytes as they arrive; an error ends an upload, and nothing of it is kept.
 pub type Upload = BoxStream<'static, Result<Bytes>>;
 
@@ -63,7 +66,26 @@ pub trait Entries: Send + Sync + fmt::Debug {
     /// Reads the rows of a data set of so many bytes. `NotFound` when it is not there.
     async fn read(&self, set: &DataSet, bytes: u64) -> Result<Rows>;
 
-    /// Removes a data set; one that is not there is no error.
+    /// Reads some columns of a data set of so many bytes, in the order named. `NotFound` when it is not there.
+    async fn columns(&self, set: &DataSet, bytes: u64, columns: &[String]) -> Result<Rows>;
+
+    /// Picks rows by their numbers (from 0), in the order given, with some columns in the order named: reads little more than
+    /// them. `Invalid` for a column or a row that is not there, `NotFound` when the data set is not.
+    async fn pick(
+        &self,
+        set: &DataSet,
+        bytes: u64,
+        rows: &[u32],
+        columns: &[String],
+    ) -> Result<Picked>;
+
+    /// Files of a data set beside its data: indexes.
+    async fn beside(&self, set: &DataSet) -> Result<Vec<String>>;
+
+    /// Removes a file beside the data; one that is not there is no error.
+    async fn remove(&self, set: &DataSet, file: &str) -> Result<()>;
+
+    /// Removes a data set and what is beside it; one that is not there is no error.
     async fn delete(&self, set: &DataSet) -> Result<()>;
 
     /// All data sets. What has another name than they have is left alone.

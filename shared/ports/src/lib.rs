@@ -14,6 +14,7 @@ pub mod landing;
 pub mod query;
 pub mod queue;
 pub mod refreshes;
+pub mod search;
 pub mod state;
 pub mod tables;
 pub mod upkeep;
@@ -27,6 +28,7 @@ pub use landing::Landing;
 pub use query::Query;
 pub use queue::Queue;
 pub use refreshes::Refreshes;
+pub use search::{Embedder, Search};
 pub use state::State;
 pub use tables::Tables;
 

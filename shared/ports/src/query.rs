@@ -29,6 +29,10 @@ pub struct Catalog {
 /// one of these. NULL equals NULL, -0.0 equals 0.0, NaN equals NaN.
 pub const AFFECTED: &str = "_affected";
 
+/// The column of a scan over an entry that numbers its rows: there when the scan's schema has it, and from the
+/// `first_sequence` of its file.
+pub const ROW: &str = "_headwater_row";
+
 /// A read-only statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {

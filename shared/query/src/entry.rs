@@ -11,9 +11,12 @@ use datafusion::{
     logical_expr::{Expr, TableProviderFilterPushDown},
     physical_plan::ExecutionPlan,
 };
-use ports::tables::Scan;
+use ports::{query::ROW, tables::Scan};
 
-use crate::model::{self, Lake};
+use crate::{
+    model::{self, Lake},
+    parts::{Parts, Window},
+};
 
 /// An entry's rows.
 #[derive(Debug)]
@@ -48,6 +51,18 @@ impl TableProvider for EntryTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let parts = self.scan.parts.clone();
         let schema = &self.scan.schema;
+        if schema.column_with_name(ROW).is_some() {
+            // Rows that are numbered as they are read are read in order.
+            let parts = Parts {
+                schema: Arc::clone(schema),
+                projection: projection.cloned(),
+                parts,
+                window: Window::ALL,
+                ordered: false,
+                footers: Arc::clone(&self.lake.footers),
+            };
+            return parts.plan();
+        }
         model::parts(
             &self.lake, schema, parts, session, projection, filters, limit,
         )

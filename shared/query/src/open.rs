@@ -16,7 +16,7 @@ use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
-use ports::{Error, Kind, tables::FilePart};
+use ports::{Error, Kind, query::ROW, tables::FilePart};
 
 use crate::{
     footers::{Footers, damaged},
@@ -68,6 +68,14 @@ impl Shape {
         }
     }
 
+    /// The column that is counted where a file does not hold it.
+    fn counter(&self) -> &'static str {
+        match self.output.column_with_name(ROW) {
+            Some(_) => ROW,
+            None => SEQUENCE,
+        }
+    }
+
     fn memory(self, batch: RecordBatch, batch_rows: usize) -> Batches {
         let rows = batch.num_rows();
         let starts = (0..rows).step_by(batch_rows.max(1));
@@ -86,7 +94,8 @@ impl Shape {
     ) -> Result<Batches> {
         let mut sequences = Sequences::new(&file, ranges.clone());
         let counted = file.first_sequence.is_some();
-        let stored = |name: &str| !(counted && name == SEQUENCE);
+        let counter = self.counter();
+        let stored = |name: &str| !(counted && name == counter);
         if !self
             .output
             .fields()
@@ -161,10 +170,11 @@ impl Shape {
             safe: false,
             ..CastOptions::default()
         };
+        let counter = self.counter();
         let column = |field: &datafusion::arrow::datatypes::FieldRef| {
             let kind = field.data_type();
             match (&sequences, schema.index_of(field.name())) {
-                (Some(sequences), _) if field.name() == SEQUENCE => Ok(Arc::clone(sequences)),
+                (Some(sequences), _) if field.name() == counter => Ok(Arc::clone(sequences)),
                 (_, Ok(index)) if columns[index].data_type() == kind => {
                     Ok(Arc::clone(&columns[index]))
                 }

@@ -69,6 +69,29 @@ pub struct Settings {
     pub query: QueryLimits,
     /// `materialize`: what entries are held to.
     pub materialize: EntrySettings,
+    /// `embedder`: what makes vectors of text.
+    pub embedder: Embedding,
+}
+
+/// What makes vectors of text: the scheme of `embedder.url` chooses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Embedding {
+    /// Nothing.
+    #[default]
+    None,
+    /// `https://host/v1`: a service that speaks as OpenAI's does, `POST <url>/embeddings`.
+    Http {
+        /// The address, without a slash at its end.
+        url: String,
+        /// `model`: which one it is to use.
+        model: String,
+        /// `key`: sent as a bearer token.
+        key: Option<Secret>,
+    },
+    /// `bedrock://model`: Amazon Bedrock, with the credentials and the region of the function.
+    Bedrock(String),
+    /// `file://folder`: a small model on this machine, `tokenizer.json` and `model.safetensors`.
+    Model(PathBuf),
 }
 
 /// Where alerts go.

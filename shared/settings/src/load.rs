@@ -10,7 +10,7 @@ use domain::{
 use crate::{
     AlertChannels, Auth, Complaint, FILE, QueryLimits, Queues, Secret, Settings, Source,
     StateStore, Warehouse,
-    materialize::materialize,
+    materialize::{embedder, materialize},
     read::{Reader, Section},
     tree::{self, Node, Value},
     words::{boolean, column_kind, count, names, size},
@@ -83,6 +83,7 @@ impl Settings {
             alerts: alerts(&mut reader, top.take("alerts")),
             query: query(&mut reader, top.take("query")),
             materialize: materialize(&mut reader, top.take("materialize")),
+            embedder: embedder(&mut reader, top.take("embedder"), &project),
             project,
         };
         reader.finish(top);

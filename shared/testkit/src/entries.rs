@@ -37,6 +37,28 @@ impl Entries for NoEntries {
         none(set)
     }
 
+    async fn columns(&self, set: &DataSet, _: u64, _: &[String]) -> Result<Rows> {
+        none(set)
+    }
+
+    async fn pick(
+        &self,
+        set: &DataSet,
+        _: u64,
+        _: &[u32],
+        _: &[String],
+    ) -> Result<ports::entries::Picked> {
+        none(set)
+    }
+
+    async fn beside(&self, _: &DataSet) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    async fn remove(&self, _: &DataSet, _: &str) -> Result<()> {
+        Ok(())
+    }
+
     async fn delete(&self, _: &DataSet) -> Result<()> {
         Ok(())
     }

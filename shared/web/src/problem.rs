@@ -16,11 +16,15 @@ use axum::{
 use domain::TableName;
 use ports::{Error, Kind};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// Content type of every error.
 const PROBLEM_JSON: &str = "application/problem+json";
 /// Longest plain-text error of a layer that is kept as detail, in bytes.
 const DETAIL_BYTES_MAX: usize = 4 << 10;
+
+/// An index that is being built: it is worth asking again soon.
+pub(crate) const INDEX_NOT_READY: &str = "urn:headwater:problem:index-not-ready";
 
 /// What a handler answers with.
 pub(crate) type Answer<T> = Result<T, Problem>;
@@ -34,6 +38,9 @@ pub(crate) struct Problem {
     #[serde(serialize_with = "number")]
     status: StatusCode,
     detail: String,
+    /// Members of its own.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 fn number<S: serde::Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
@@ -70,7 +77,14 @@ impl Problem {
             title,
             status,
             detail: detail.into(),
+            more: Map::new(),
         }
+    }
+
+    /// The same with a member of its own.
+    pub(crate) fn with(mut self, name: &str, value: Value) -> Self {
+        self.more.insert(name.to_owned(), value);
+        self
     }
 
     /// A problem of a type of its own.
@@ -113,11 +127,12 @@ impl From<Error> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status;
+        let is_building = self.kind == INDEX_NOT_READY;
         let mut response = (status, Json(self)).into_response();
         response
             .headers_mut()
             .insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        if status == StatusCode::SERVICE_UNAVAILABLE {
+        if status == StatusCode::SERVICE_UNAVAILABLE || is_building {
             response
                 .headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -5,10 +5,12 @@ mod bugs;
 mod cost;
 mod deaths;
 mod distinct;
+mod jobs;
 mod leases;
 mod program;
 mod queries;
 mod readers;
+mod search;
 
 use anyhow::{Context, Result, ensure};
 use domain::fingerprint::Call;
@@ -22,10 +24,12 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(cost::trials());
     trials.extend(deaths::trials());
     trials.extend(distinct::trials());
+    trials.extend(jobs::trials());
     trials.extend(leases::trials());
     trials.extend(program::trials());
     trials.extend(queries::trials());
     trials.extend(readers::trials());
+    trials.extend(search::trials());
     trials
 }
 

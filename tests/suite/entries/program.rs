@@ -78,6 +78,7 @@ async fn commands() -> Result<()> {
     ensure!(rows["rows"] == json!([{ "m": 5 }]), "{rows}");
     let shown = run(&folder, 0, &["show", beginning])?;
     ensure!(shown["row_count"] == 1 && shown["sql"] == sql, "{shown}");
+    searched(&folder, beginning)?;
     let again = run(&folder, 0, &["refresh", beginning])?;
     ensure!(again["status"] == "rebuilt", "{again}");
     // Two generations were superseded by now.
@@ -93,7 +94,10 @@ async fn commands() -> Result<()> {
     run(&folder, 1, &["query", beginning, "SELECT 1"])?;
     ensure!(run(&folder, 0, &["list"])? == json!([]));
     let done = run(&folder, 0, &["reconcile"])?;
-    ensure!(done == json!({ "deleted": 0, "lost": 0 }), "{done}");
+    ensure!(
+        done == json!({ "deleted": 0, "lost": 0, "indexes": 0 }),
+        "{done}"
+    );
     let call = r#"{"name": "report", "args": [1]}"#;
     let print = run(&folder, 0, &["fingerprint", call])?;
     ensure!(
@@ -110,6 +114,53 @@ async fn commands() -> Result<()> {
             r#"{"name": "report", "args": [{"$socket": 1}]}"#,
         ],
     )?;
+    Ok(())
+}
+
+/// An index is built by the command that asks for it, and outlives the process.
+fn searched(folder: &Folder, counted: &str) -> Result<()> {
+    let sql = "SELECT n, 'word ' || CAST(n AS VARCHAR) AS title, make_array(CAST(n AS DOUBLE), 1.0) AS v FROM generate_series(1, 20) AS t(n)";
+    let made = run(folder, 0, &["run", sql, "--text", "title"])?;
+    let id = made["entry"]["id"].as_str().context("no id")?.to_owned();
+    let found = run(folder, 0, &["search", &id, "\"word 7\"", "--select", "n"])?;
+    ensure!(
+        found["rows"][0]["n"] == 7 && found["rows"].as_array().is_some_and(|rows| rows.len() == 1),
+        "{found}"
+    );
+    run(
+        folder,
+        1,
+        &["search", &id, "--near", "[7, 1]", "--columns", "v"],
+    )?;
+    let indexes = run(
+        folder,
+        0,
+        &["index", &id, "--vector", "v", "--metric", "l2"],
+    )?;
+    ensure!(
+        indexes["indexes"]
+            .as_array()
+            .is_some_and(|all| all.len() == 2),
+        "{indexes}"
+    );
+    let near = [
+        "search",
+        &id,
+        "--near",
+        "[7, 1]",
+        "--columns",
+        "v",
+        "--filter",
+        "n <> 7",
+        "--limit",
+        "1",
+    ];
+    let found = run(folder, 0, &near)?;
+    ensure!(found["rows"][0]["n"] == 6, "{found}");
+    run(folder, 2, &["search", &id, "--near", "[7, 1"])?;
+    run(folder, 1, &["index", counted, "--text", "n"])?;
+    run(folder, 1, &["search", &id, "word:"])?;
+    ensure!(run(folder, 0, &["evict", &id])?["status"] == "evicted");
     Ok(())
 }
 

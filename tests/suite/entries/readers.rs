@@ -71,8 +71,21 @@ async fn scope() -> Result<()> {
             .status
             == 200
     );
+    // A search may read, and says what it lacks; having it indexed is not reading.
+    let search = desk
+        .with("POST", "/search", &shown, json!({ "query": "a" }))
+        .await?;
+    ensure!(search.status == 422, "{}", search.text());
+    let near = json!({ "column": "n", "vector": [1.0] });
+    ensure!(
+        desk.with("POST", "/vector-search", &shown, near)
+            .await?
+            .status
+            == 422
+    );
     for (method, path) in [
         ("POST", "/lease"),
+        ("POST", "/index"),
         ("POST", "/refresh"),
         ("DELETE", ""),
         ("POST", "/tokens"),

@@ -27,9 +27,9 @@ const LEVELS: [&[&str]; 7] = [
 /// What `testkit` and the functions without SQL may not reach, although it is lower.
 const REFUSED: [(&str, &[&str]); 5] = [
     ("ports", &["settings"]),
-    ("ingest", &["query", "datafusion"]),
-    ("coalesce", &["query", "datafusion"]),
-    ("sweep", &["query", "datafusion"]),
+    ("ingest", &["query", "datafusion", "search", "tantivy"]),
+    ("coalesce", &["query", "datafusion", "search", "tantivy"]),
+    ("sweep", &["query", "datafusion", "search", "tantivy"]),
     ("testkit", &["engine"]),
 ];
 

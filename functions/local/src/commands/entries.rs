@@ -1,5 +1,7 @@
 //! `headwater entries`: what is kept, and what is done about it.
 
+mod search;
+
 use std::io::{self, Write};
 
 use clap::Subcommand;
@@ -67,7 +69,20 @@ pub enum Entries {
         /// It also goes stale when a table it read moves on
         #[arg(long)]
         on_advance: bool,
+        /// What it is searched by
+        #[command(flatten)]
+        by: search::By,
     },
+    /// Have an entry indexed, and wait until it is; without flags, show its indexes
+    Index {
+        /// The entry
+        id: String,
+        /// What it is searched by
+        #[command(flatten)]
+        by: search::By,
+    },
+    /// Search the rows of an entry: by words, or nearest to a vector
+    Search(search::Search),
     /// Run a statement over an entry, which is called `this`
     Query {
         /// The entry
@@ -161,6 +176,7 @@ pub(super) async fn entries(context: &Context, what: Entries) -> Result<(), Fail
             tenant,
             strict,
             on_advance,
+            by,
         } => {
             let settings = desk.registry.settings();
             let asked = Asked {
@@ -173,15 +189,21 @@ pub(super) async fn entries(context: &Context, what: Entries) -> Result<(), Fail
                 on_advance,
                 wait: settings.wait_max,
                 time: desk.limits.time,
+                indexes: by.specs(),
             };
             // This process ends with its answer: what is stale is rebuilt before it.
             let ran = desk.registry.run(&asked, false).await?;
+            desk.settle(&ran).await?;
             desk.ran(ran).await
         }
+        Entries::Index { id, by } => desk.index(&desk.registry.named(&id).await?, &by).await,
+        Entries::Search(search) => desk.search(search).await,
         Entries::Query { id, sql } => desk.query(&desk.registry.named(&id).await?, sql).await,
         Entries::Refresh { id } => {
             let id = desk.registry.named(&id).await?;
-            desk.refreshed(desk.registry.refresh(&id, desk.limits.time).await?)
+            let ran = desk.registry.refresh(&id, desk.limits.time).await?;
+            desk.settle(&ran).await?;
+            desk.refreshed(ran)
         }
         Entries::Evict { id } => {
             let id = desk.registry.named(&id).await?;
@@ -297,6 +319,16 @@ impl Desk<'_> {
         self.print(over.rows).await
     }
 
+    /// Waits for indexes that this process has begun: they end with it.
+    async fn settle(&self, ran: &Ran) -> Result<(), Failure> {
+        match ran {
+            Ran::Built(entry) if !entry.row.spec.indexes.is_empty() => {
+                Ok(self.registry.settle(&entry.id, search::PATIENCE).await?)
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn ran(&self, ran: Ran) -> Result<(), Failure> {
         let (entry, how) = match ran {
             Ran::Hit(entry) => (entry, "hit"),
@@ -357,6 +389,10 @@ impl Desk<'_> {
         self.counts(&[
             ("data sets removed that nothing named", done.deleted),
             ("entries removed whose data was gone", done.lost),
+            (
+                "indexes removed that nothing named, or without a file",
+                done.indexes,
+            ),
         ])
     }
 

@@ -10,6 +10,7 @@
 
 mod decide;
 mod id;
+mod index;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,10 @@ use crate::{Duration, Position, TableName, Timestamp, items::Column};
 
 pub use decide::{Decision, Freshness, decide, freshness, is_due};
 pub use id::{EntryId, IdError, TENANT_BYTES_MAX};
+pub use index::{
+    INDEX, INDEX_COLUMNS_MAX, INDEXES_MAX, Index, IndexDecision, IndexSpec, IndexState, Metric,
+    decide_index, index_key, together,
+};
 pub use settings::{EntrySettings, INLINE_MAX, inline_length, rides_inline};
 
 /// Partition that lists every entry: the sort key is its id, the value a [`Summary`].
@@ -82,6 +87,9 @@ pub struct Spec {
     /// Columns that a build is said to have; an upload of others is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub declared: Vec<Column>,
+    /// What it is searched by, in this generation and those after it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<IndexSpec>,
 }
 
 impl Spec {

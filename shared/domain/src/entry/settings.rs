@@ -27,6 +27,10 @@ pub struct EntrySettings {
     pub stale_max: Duration,
     /// Most bytes of an upload.
     pub upload_max: u64,
+    /// Up to so many rows vectors are compared one by one; of more, those of the nearest cells.
+    pub exact_max: u64,
+    /// Bytes of indexes that a process keeps in memory.
+    pub search_cache: u64,
 }
 
 impl Default for EntrySettings {
@@ -40,6 +44,8 @@ impl Default for EntrySettings {
             grace: Duration::from_secs(600),
             stale_max: Duration::from_secs(86_400),
             upload_max: 4 << 30,
+            exact_max: 50_000,
+            search_cache: 512 << 20,
         }
     }
 }

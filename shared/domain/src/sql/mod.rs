@@ -9,6 +9,7 @@ use sqlparser::{
 };
 
 mod build;
+mod condition;
 mod dialect;
 mod expansion;
 mod limits;
@@ -25,6 +26,7 @@ pub mod trace;
 use dialect::Budgeted;
 
 pub use build::{is_row_by_row, text};
+pub use condition::condition;
 pub use dialect::HeadwaterDialect;
 pub use limits::{
     CHAIN_MAX, CTES_MAX, JOIN_NESTING_MAX, JOINS_MAX, NESTING_MAX, QUERIES_MAX, SET_OPERATIONS_MAX,

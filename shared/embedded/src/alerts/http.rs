@@ -34,7 +34,7 @@ impl HttpPost {
         Arc::default()
     }
 
-    fn client(&self) -> Result<&Https, String> {
+    pub(crate) fn client(&self) -> Result<&Https, String> {
         let client = self.client.get_or_init(|| {
             let provider = rustls::crypto::aws_lc_rs::default_provider();
             let connector = HttpsConnectorBuilder::new()

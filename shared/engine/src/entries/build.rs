@@ -4,7 +4,10 @@ use arrow::datatypes::Schema;
 use bytes::Bytes;
 use domain::{
     Duration, Position, TableName,
-    entry::{Content, EntryId, Lease, Row, SUPERSEDED, Status, inline_length, rides_inline},
+    entry::{
+        Content, EntryId, Lease, Row, SUPERSEDED, Spec, Status, inline_length, rides_inline,
+        together,
+    },
     items::{self, Column},
 };
 use ports::{
@@ -172,7 +175,9 @@ impl Registry {
             });
             writes.extend(self.superseding(id, &both));
             if self.transact(writes).await? {
-                return self.committed(id, token).await;
+                let entry = self.committed(id, token).await?;
+                self.keep_indexed(&entry).await;
+                return Ok(entry);
             }
         }
         Err(contended("commit entry", id).into())
@@ -206,7 +211,11 @@ impl Registry {
         };
         let row = |content: &Content| Row {
             born: before.born.clone(),
-            spec: lease.spec.clone(),
+            spec: Spec {
+                // What somebody had indexed stays so, whoever rebuilds.
+                indexes: together(&before.spec.indexes, &lease.spec.indexes),
+                ..lease.spec.clone()
+            },
             status: Status::Ready(content.clone()),
         };
         let max = commit

@@ -49,15 +49,18 @@ impl Registry {
         self.transact(writes).await
     }
 
-    /// What an evicted entry leaves: data, and tokens that read nothing since the row they name is gone.
+    /// What an evicted entry leaves: data, indexes, and tokens that read nothing since the row they name is gone.
     pub(super) async fn clear(&self, id: &EntryId, both: &Both) -> Result<()> {
-        let span = Span::prefix(entry::entry(id), "token#", TOKENS);
-        for items in query_all(&*self.world.state, span).await?.chunks(TOKENS) {
-            let delete = |item: &ports::state::Item| Write::Delete {
-                key: item.key.clone(),
-                expect: Expect::Any,
-            };
-            self.transact(items.iter().map(delete).collect()).await?;
+        for prefix in ["token#", entry::INDEX] {
+            let span = Span::prefix(entry::entry(id), prefix, TOKENS);
+            for items in query_all(&*self.world.state, span).await?.chunks(TOKENS) {
+                let delete = |item: &ports::state::Item| Write::Delete {
+                    key: item.key.clone(),
+                    // An index that somebody begins for the entry come again is not of the one that went.
+                    expect: Expect::Version(item.version),
+                };
+                self.transact(items.iter().map(delete).collect()).await?;
+            }
         }
         let generations = both.content().map(|content| content.generation.clone());
         let begun = both.lease().map(|lease| lease.token.clone());

@@ -9,14 +9,17 @@
 //! * **E-3** an old token commits nothing
 
 mod build;
+mod building;
 mod claim;
 mod evict;
+mod index;
 mod list;
 mod lookup;
 mod over;
 mod payload;
 mod query;
 mod reconcile;
+mod search;
 mod shown;
 mod stored;
 mod sweep;
@@ -33,11 +36,13 @@ use crate::World;
 
 pub use build::Commit;
 pub use claim::{Claim, Claimed, Granted};
+pub use index::IndexShown;
 pub use list::{Filter, Listed, Page};
 pub use lookup::{Ask, Found};
 pub use over::Over;
 pub use query::{Asked, Ran};
 pub use reconcile::Reconciled;
+pub use search::{HITS_MAX, SCORE, Sought, Wanted};
 pub use shown::Shown;
 pub use sweep::{Swept, rounds};
 pub use token::{Reader, is_token};
@@ -127,6 +132,21 @@ pub enum Refused {
     /// What was uploaded is no data for the entry; the build is over.
     #[error("the upload for `{0}` is refused and its lease given back: {1}")]
     Unfit(EntryId, String),
+    /// A search of what no index is over.
+    #[error(
+        "no index of `{0}` is over {1}: have it indexed first, with `POST ../index` or `headwater entries index`"
+    )]
+    NotIndexed(EntryId, String),
+    /// A search of an index that is being built.
+    #[error(
+        "index `{}` is {} by job {}, {} of {} rows are done: ask again, or with `wait`", .0.index, .0.status, .0.job, .0.rows_done, .0.row_count
+    )]
+    IndexNotReady(Box<IndexShown>),
+    /// A search of an index whose build failed.
+    #[error(
+        "index `{}` could not be built: {}; ask for it again once that is mended", .0.index, .0.reason.as_deref().unwrap_or("for no reason that is known")
+    )]
+    IndexFailed(Box<IndexShown>),
     /// A token that reads another entry.
     #[error("this token reads another entry")]
     OtherEntry,

@@ -1,10 +1,14 @@
 //! SQL over an entry, which goes by the name `this`.
 
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
 use domain::entry::{EntryId, Mode};
 use futures::TryStreamExt;
 use ports::{
-    query::Statement,
-    tables::{Part, Rows, Scan},
+    Error, Kind,
+    query::{ROW, Statement},
+    tables::{FilePart, Part, Rows, Scan},
 };
 
 use super::{Ask, Entry, Found, Refused, Registry, payload};
@@ -54,5 +58,29 @@ impl Registry {
             Some(stored) => Ok(Some(self.world.entries.scan(&set, &stored).await?)),
             None => Ok(None),
         }
+    }
+
+    /// The same with the number of each row, in the column [`ROW`].
+    pub(super) async fn numbered(&self, entry: &Entry) -> ports::Result<Option<Scan>> {
+        let set = entry.set();
+        let Some(stored) = self.world.entries.find(&set).await? else {
+            return Ok(None);
+        };
+        let mut scan = self.world.entries.scan(&set, &stored).await?;
+        if scan.schema.column_with_name(ROW).is_some() {
+            let why = format!("it has a column `{ROW}` of its own");
+            return Err(Error::new(Kind::Invalid, "filter", &entry.id).because(why));
+        }
+        let mut fields: Vec<_> = scan.schema.fields().iter().cloned().collect();
+        fields.push(Arc::new(Field::new(ROW, DataType::Int64, false)));
+        scan.schema = Arc::new(Schema::new(fields));
+        for part in &mut scan.parts {
+            if let Part::File(file) = part {
+                let mut counted = FilePart::clone(file);
+                counted.first_sequence = Some(1);
+                *file = Arc::new(counted);
+            }
+        }
+        Ok(Some(scan))
     }
 }

@@ -2,7 +2,7 @@
 
 use domain::{
     Duration, Timestamp,
-    entry::{EntryId, Mode, QuerySpec, Spec},
+    entry::{EntryId, IndexSpec, Mode, QuerySpec, Spec},
     fingerprint::{Call, Value},
 };
 use ports::{
@@ -46,6 +46,8 @@ pub struct Asked {
     pub wait: Duration,
     /// How long the statement may run.
     pub time: Duration,
+    /// What the entry is searched by.
+    pub indexes: Vec<IndexSpec>,
 }
 
 /// What came of it.
@@ -148,6 +150,7 @@ impl Registry {
                     on_advance: asked.on_advance,
                 }),
                 declared: Vec::new(),
+                indexes: asked.indexes.clone(),
             },
             holder: String::from("query"),
             lease: Some(asked.time + MARGIN),

@@ -2,15 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::entry::{EntryId, SUPERSEDED};
+use domain::entry::{EntryId, IndexState, SUPERSEDED};
 use ports::{
     Result,
     entries::DataSet,
-    state::{Span, query_all},
+    state::{Expect, Span, Write, query_all},
 };
 use serde::Serialize;
 
-use super::{Filter, Registry, list::PAGE_MAX, stored::Superseded};
+use super::{
+    Filter, Registry,
+    index::{Held, key},
+    list::PAGE_MAX,
+    stored::Superseded,
+};
 
 /// What a reconcile did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -19,6 +24,8 @@ pub struct Reconciled {
     pub deleted: u64,
     /// Rows whose data was gone.
     pub lost: u64,
+    /// Files of indexes that nothing named, and indexes whose file was gone.
+    pub indexes: u64,
 }
 
 impl Registry {
@@ -59,7 +66,58 @@ impl Registry {
             }
         }
         self.find_lost(&stored, &mut done).await?;
+        for sets in stored.values() {
+            self.match_indexes(sets, &mut done).await?;
+        }
         Ok(done)
+    }
+
+    /// Files of indexes that no job names go: files are listed before the jobs are read, and a job is named before it
+    /// writes. Indexes whose file is gone go too, and are built when they are next asked for.
+    async fn match_indexes(&self, sets: &[DataSet], done: &mut Reconciled) -> Result<()> {
+        let Some(id) = sets.first().map(|set| &set.id) else {
+            return Ok(());
+        };
+        let Some(entry) = self.row(id).await?.and_then(|row| row.ready(id)) else {
+            return Ok(());
+        };
+        if entry.row.spec.indexes.is_empty() {
+            return Ok(());
+        }
+        let set = entry.set();
+        let files = self.world.entries.beside(&set).await?;
+        let held = self.held(id).await?;
+        let current = |held: &&Held| held.index.generation == set.generation;
+        for file in &files {
+            if !held
+                .iter()
+                .filter(current)
+                .any(|held| held.index.file() == *file)
+            {
+                self.world.entries.remove(&set, file).await?;
+                done.indexes += 1;
+            }
+        }
+        for one in held.iter().filter(current) {
+            let is_ready = matches!(one.index.state, IndexState::Ready { .. });
+            // It may be newer than the list of files.
+            let is_gone = is_ready
+                && !files.contains(&one.index.file())
+                && !self
+                    .world
+                    .entries
+                    .beside(&set)
+                    .await?
+                    .contains(&one.index.file());
+            if is_gone {
+                let delete = Write::Delete {
+                    key: key(id, &one.index.spec),
+                    expect: Expect::Version(one.version),
+                };
+                done.indexes += u64::from(self.transact(vec![delete]).await?);
+            }
+        }
+        Ok(())
     }
 
     /// Rows that name data which is not there, and have no payload that stands for it.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow::datatypes::Schema;
 use domain::{
     Position, TableName,
-    entry::{EntryId, Mode, Summary},
+    entry::{EntryId, IndexSpec, Mode, Summary},
     items::Column,
 };
 use ports::columns;
@@ -64,6 +64,9 @@ pub struct More {
     /// The query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sql: Option<String>,
+    /// What it is searched by.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub index: Vec<IndexSpec>,
 }
 
 /// Columns in SQL words.
@@ -86,6 +89,7 @@ impl Registry {
             columns: content.columns.clone(),
             watermarks: content.watermarks.clone(),
             sql: entry.row.spec.query.as_ref().map(|query| query.sql.clone()),
+            index: entry.row.spec.indexes.clone(),
         };
         Shown {
             more: Some(more),

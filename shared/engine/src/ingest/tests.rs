@@ -142,6 +142,7 @@ fn world() -> (World, Arc<Remembered>, Arc<MemoryQueue>) {
         landing: landing.clone(),
         tables: Arc::new(Unasked),
         entries: Arc::new(testkit::NoEntries),
+        searching: ports::search::Searching::default(),
         query: Arc::new(Unasked),
         queue: queue.clone(),
         clock: Arc::new(SimulatedClock::default()),

@@ -85,6 +85,7 @@ impl Lab {
             landing: lake.clone(),
             tables: lake.clone(),
             entries: Arc::new(NoEntries),
+            searching: ports::search::Searching::default(),
             query: lake.clone(),
             queue: Arc::new(MemoryQueue::new()),
             clock: clock.clone(),

@@ -1,9 +1,10 @@
-//! Data of entries: `entries/<id>/<generation>/data.parquet`, written as it comes.
+//! Data of entries: `entries/<id>/<generation>/data.parquet`, written as it comes; indexes, `*.index`, lie beside it.
 //!
 //! A data set is one parquet object that is there once its upload is completed, so a build that dies leaves nothing that
 //! could be read. Which generation counts is the registry's to say; names of others are never touched.
 
 mod accept;
+mod pick;
 #[cfg(test)]
 mod tests;
 
@@ -15,14 +16,14 @@ use domain::entry::EntryId;
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use object_store::{ObjectStoreExt, buffered::BufWriter, path::Path};
 use parquet::{
-    arrow::{AsyncArrowWriter, ParquetRecordBatchStreamBuilder},
+    arrow::{AsyncArrowWriter, ParquetRecordBatchStreamBuilder, ProjectionMask},
     basic::{Compression, ZstdLevel},
     errors::ParquetError,
     file::properties::WriterProperties,
 };
 use ports::{
     Entries, Error, Kind, Objects, Result,
-    entries::{DataSet, Stored, Upload},
+    entries::{DataSet, Picked, Stored, Upload},
     tables::{FilePart, Part, Rows, Scan},
 };
 
@@ -32,6 +33,10 @@ use crate::tables::FileReader;
 const FOLDER: &str = "entries";
 /// The one file of a data set.
 const FILE: &str = "data.parquet";
+/// What names of indexes end with.
+const INDEX: &str = ".index";
+/// Most rows of a page: what picking one row decodes.
+const PAGE_ROWS: usize = 4 << 10;
 /// Most rows of a row group.
 const GROUP_ROWS: usize = 128 << 10;
 /// Most bytes of a row group: what one open file may hold in memory.
@@ -46,13 +51,49 @@ const PARTS_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub struct EntryLake {
     objects: Objects,
+    footers: Arc<pick::Footers>,
 }
 
 impl EntryLake {
     /// Entries of a warehouse.
     #[must_use]
     pub fn new(objects: Objects) -> Self {
-        Self { objects }
+        Self {
+            objects,
+            footers: Arc::default(),
+        }
+    }
+
+    /// Rows with all columns or some, in the order named.
+    async fn some(&self, set: &DataSet, bytes: u64, columns: Option<&[String]>) -> Result<Rows> {
+        const ACTION: &str = "read entry";
+        let reader = FileReader::new(&self.objects, path(set), bytes);
+        let mut builder = ParquetRecordBatchStreamBuilder::new(reader)
+            .await
+            .map_err(|error| failed(ACTION, set, error))?;
+        let mut schema = builder.schema().clone();
+        if let Some(columns) = columns {
+            let (roots, some) = pick::projected(set, &schema, columns)?;
+            let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+            builder = builder.with_projection(mask);
+            schema = some;
+        }
+        let stream = builder
+            .with_batch_size(BATCH_ROWS)
+            .build()
+            .map_err(|error| failed(ACTION, set, error))?;
+        let (set, shape) = (set.clone(), columns.is_some().then(|| schema.clone()));
+        let stream = stream.map(move |batch| {
+            let batch = batch.map_err(|error| failed(ACTION, &set, error))?;
+            match &shape {
+                Some(schema) => pick::ordered(&batch, schema),
+                None => Ok(batch),
+            }
+        });
+        Ok(Rows {
+            schema,
+            stream: stream.boxed(),
+        })
     }
 
     fn sink(&self, path: &Path) -> BufWriter {
@@ -107,6 +148,7 @@ fn properties() -> WriterProperties {
     WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default()))
         .set_max_row_group_row_count(Some(GROUP_ROWS))
+        .set_data_page_row_count_limit(PAGE_ROWS)
         .set_max_row_group_bytes(Some(GROUP_BYTES))
         .build()
 }
@@ -222,22 +264,40 @@ impl Entries for EntryLake {
     }
 
     async fn read(&self, set: &DataSet, bytes: u64) -> Result<Rows> {
-        const ACTION: &str = "read entry";
-        let reader = FileReader::new(&self.objects, path(set), bytes);
-        let builder = ParquetRecordBatchStreamBuilder::new(reader)
-            .await
-            .map_err(|error| failed(ACTION, set, error))?;
-        let schema = builder.schema().clone();
-        let stream = builder
-            .with_batch_size(BATCH_ROWS)
-            .build()
-            .map_err(|error| failed(ACTION, set, error))?;
-        let set = set.clone();
-        let stream = stream.map_err(move |error| failed(ACTION, &set, error));
-        Ok(Rows {
-            schema,
-            stream: stream.boxed(),
-        })
+        self.some(set, bytes, None).await
+    }
+
+    async fn columns(&self, set: &DataSet, bytes: u64, columns: &[String]) -> Result<Rows> {
+        self.some(set, bytes, Some(columns)).await
+    }
+
+    async fn pick(
+        &self,
+        set: &DataSet,
+        bytes: u64,
+        rows: &[u32],
+        columns: &[String],
+    ) -> Result<Picked> {
+        pick::pick(&self.objects, &self.footers, (set, bytes), rows, columns).await
+    }
+
+    async fn beside(&self, set: &DataSet) -> Result<Vec<String>> {
+        let mut objects = self.objects.list(Some(&folder(set)));
+        let mut names = Vec::new();
+        while let Some(meta) = objects.try_next().await? {
+            let name = meta.location.filename().unwrap_or_default();
+            if name.ends_with(INDEX) {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    async fn remove(&self, set: &DataSet, file: &str) -> Result<()> {
+        match self.objects.delete(&folder(set).join(file)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn delete(&self, set: &DataSet) -> Result<()> {

@@ -188,3 +188,67 @@ async fn an_upload_of_intervals_is_refused_by_name() {
         assert!(lake.list().await.expect("listed").is_empty());
     }
 }
+
+#[tokio::test]
+async fn rows_are_picked_by_their_numbers_in_any_order_and_columns_in_any() {
+    let lake = EntryLake::new(Arc::new(InMemory::new()));
+    let set = set("g");
+    let stored = lake.write(&set, rows(vec![Ok(batch(300_000))])).await;
+    let bytes = stored.expect("written").bytes;
+    let columns = ["s", "n"].map(String::from);
+    let numbers = [299_999, 0, 131_072, 131_071, 7, 0, 250_000];
+    let picked = lake.pick(&set, bytes, &numbers, &columns).await;
+    let picked = picked.expect("picked");
+    let texts: Vec<String> = numbers.iter().map(|n| format!("row {n}")).collect();
+    assert_eq!(
+        picked.column(0).as_ref(),
+        &StringArray::from(texts) as &dyn arrow::array::Array
+    );
+    let found = picked.column(1).as_any().downcast_ref::<Int64Array>();
+    let wanted: Vec<i64> = numbers.iter().map(|n| i64::from(*n)).collect();
+    assert_eq!(found.expect("numbers").values(), &wanted[..]);
+    let none = lake.pick(&set, bytes, &[], &columns).await.expect("picked");
+    assert_eq!((none.num_rows(), none.num_columns()), (0, 2));
+    for (numbers, columns) in [
+        (vec![300_000], vec![String::from("n")]),
+        (vec![1], vec![String::from("nobody")]),
+    ] {
+        let error = lake.pick(&set, bytes, &numbers, &columns).await;
+        assert_eq!(error.expect_err("is not there").kind, Kind::Invalid);
+    }
+    let gone = lake.pick(&self::set("h"), bytes, &[1], &columns).await;
+    assert_eq!(gone.expect_err("is gone").kind, Kind::NotFound);
+    let some = lake
+        .columns(&set, bytes, &columns[..1])
+        .await
+        .expect("opened");
+    assert_eq!(some.schema.fields().len(), 1);
+    let batches: Vec<RecordBatch> = some.stream.try_collect().await.expect("read");
+    assert_eq!(
+        batches.iter().map(RecordBatch::num_rows).sum::<usize>(),
+        300_000
+    );
+}
+
+#[tokio::test]
+async fn indexes_lie_beside_the_data_and_go_with_it() {
+    let lake = EntryLake::new(Arc::new(InMemory::new()));
+    let set = set("g");
+    lake.write(&set, rows(vec![Ok(batch(1))]))
+        .await
+        .expect("written");
+    for name in ["a.index", "b.index"] {
+        let put = lake.objects.put(&folder(&set).join(name), "bytes".into());
+        put.await.expect("written");
+    }
+    assert_eq!(
+        lake.beside(&set).await.expect("listed"),
+        ["a.index", "b.index"]
+    );
+    assert_eq!(lake.list().await.expect("listed"), [set.clone()]);
+    lake.remove(&set, "a.index").await.expect("removed");
+    lake.remove(&set, "a.index").await.expect("nothing to do");
+    assert_eq!(lake.beside(&set).await.expect("listed"), ["b.index"]);
+    lake.delete(&set).await.expect("deleted");
+    assert!(lake.beside(&set).await.expect("listed").is_empty());
+}

@@ -8,10 +8,10 @@ use axum::{
 };
 use domain::{
     Duration,
-    entry::{Mode, Spec},
+    entry::{INDEXES_MAX, IndexSpec, Mode, Spec},
     items::Column,
 };
-use engine::entries::{Ask, Claim, Claimed, Commit, Granted};
+use engine::entries::{Ask, Claim, Claimed, Commit, Entry, Granted};
 use futures::TryStreamExt;
 use ports::{Error, Kind};
 use serde::Deserialize;
@@ -63,6 +63,8 @@ struct Lease {
     holder: Option<String>,
     #[serde(default)]
     columns: Vec<Column>,
+    #[serde(default)]
+    index: Vec<IndexSpec>,
 }
 
 /// `POST /api/materialize/{id}/lease`.
@@ -109,6 +111,7 @@ fn claim(shared: &Shared, asked: Lease) -> Answer<Claim> {
         at_most("the name of a column", &column.name, COLUMN_BYTES_MAX)?;
         at_most("the type of a column", &column.kind, COLUMN_BYTES_MAX)?;
     }
+    indexes(&asked.index)?;
     let ttl = match asked.ttl {
         None => Some(settings.ttl),
         Some(None) => None,
@@ -126,11 +129,32 @@ fn claim(shared: &Shared, asked: Lease) -> Answer<Claim> {
             ttl_ms: ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
             query: None,
             declared: asked.columns,
+            indexes: asked.index,
         },
         holder,
         lease: asked.lease.map(|span| span.get()).transpose()?,
         wait: asked.wait.map_or(Ok(Duration::ZERO), |span| span.get())?,
     })
+}
+
+/// Refuses indexes that are none by themselves; whether the columns are there is seen when they are.
+pub(super) fn indexes(specs: &[IndexSpec]) -> Answer<()> {
+    if specs.len() > INDEXES_MAX {
+        return Err(Problem::invalid(format!(
+            "an entry has at most {INDEXES_MAX} indexes"
+        )));
+    }
+    let checked = specs.iter().try_for_each(IndexSpec::check);
+    checked.map_err(Problem::invalid)
+}
+
+/// A function that has answered does nothing more: there indexes are built before it does.
+pub(super) async fn indexed(shared: &Shared, entry: &Entry) -> Answer<()> {
+    if shared.driven && !entry.row.spec.indexes.is_empty() {
+        let time = shared.settings.query.timeout;
+        shared.entries().settle(&entry.id, time).await?;
+    }
+    Ok(())
 }
 
 /// `PUT /api/materialize/{id}/upload`: a parquet file, streamed to where it stays.
@@ -161,6 +185,8 @@ pub(super) async fn upload(
 struct Ending {
     token: Option<String>,
     inline_max: Option<u64>,
+    #[serde(default)]
+    index: Vec<IndexSpec>,
 }
 
 /// `POST /api/materialize/{id}/commit`.
@@ -174,7 +200,12 @@ pub(super) async fn commit(
     let token = shown(&headers, said.token)?;
     let inline_max = said.inline_max;
     let registry = shared.entries();
+    indexes(&said.index)?;
     let entry = registry.commit(&id, &token, Commit { inline_max }).await?;
+    if !said.index.is_empty() {
+        registry.index(&id, &said.index).await?;
+    }
+    indexed(&shared, &entry).await?;
     Ok(Json(json!({ "entry": registry.shown(&entry) })))
 }
 

@@ -11,6 +11,8 @@
 //! | `POST ../{id}/lease` | the entry, or the right to build it |
 //! | `PUT ../{id}/upload`, `POST ../{id}/commit`, `../{id}/abort` | the build, under the lease's token |
 //! | `POST ../{id}/query` | SQL over the entry, which is called `this` |
+//! | `POST ../{id}/index`, `GET ../{id}/index` | has it indexed; how far that is |
+//! | `POST ../{id}/search`, `../{id}/vector-search` | its rows by words, or nearest to a vector |
 //! | `POST ../{id}/refresh`, `../{id}/tokens` | computes it anew; makes a token that reads it |
 
 mod answer;
@@ -19,6 +21,7 @@ mod build;
 mod manage;
 mod query;
 mod reader;
+mod search;
 
 use axum::http::StatusCode;
 use axum::{
@@ -31,7 +34,7 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::{
     BODY_PAUSE_MAX, Shared,
-    problem::{Answer, Problem},
+    problem::{Answer, INDEX_NOT_READY, Problem},
 };
 
 pub(crate) use ask::json_body;
@@ -54,6 +57,12 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/api/materialize/{id}/commit", post(build::commit))
         .route("/api/materialize/{id}/abort", post(build::abort))
         .route("/api/materialize/{id}/query", post(query::over))
+        .route(
+            "/api/materialize/{id}/index",
+            get(search::list).post(search::ask),
+        )
+        .route("/api/materialize/{id}/search", post(search::words))
+        .route("/api/materialize/{id}/vector-search", post(search::vectors))
         .route("/api/materialize/{id}/refresh", post(manage::refresh))
         .route("/api/materialize/{id}/tokens", post(reader::mint))
         // What an upload does with `Expect: 100-continue` and limits is its own.
@@ -81,8 +90,20 @@ fn id(text: &str) -> Answer<EntryId> {
 
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
+        let detail = refused.to_string();
         let (status, kind) = match refused {
             Refused::Port(error) => return error.into(),
+            Refused::NotIndexed(..) => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "urn:headwater:problem:not-indexed",
+            ),
+            Refused::IndexNotReady(shown) => {
+                return search::not_ready(&shown, INDEX_NOT_READY, detail);
+            }
+            Refused::IndexFailed(shown) => {
+                let kind = "urn:headwater:problem:index-failed";
+                return search::not_ready(&shown, kind, detail);
+            }
             Refused::Missing(_) => (StatusCode::NOT_FOUND, "urn:headwater:problem:entry-missing"),
             Refused::Fenced(_) => (StatusCode::CONFLICT, "urn:headwater:problem:lease-lost"),
             Refused::NothingUploaded(_) => (
@@ -96,6 +117,6 @@ impl From<Refused> for Problem {
             Refused::OtherEntry => (StatusCode::FORBIDDEN, "urn:headwater:problem:token-scope"),
             Refused::NoReader => (StatusCode::UNAUTHORIZED, "urn:headwater:problem:token-void"),
         };
-        Self::typed(status, kind, refused.to_string())
+        Self::typed(status, kind, detail)
     }
 }

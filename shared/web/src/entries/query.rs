@@ -5,7 +5,10 @@ use axum::{
     http::HeaderMap,
     response::Response,
 };
-use domain::{Duration, entry::Mode};
+use domain::{
+    Duration,
+    entry::{IndexSpec, Mode},
+};
 use engine::entries::{Asked, Ran};
 use ports::query::{Limits, Parameter, Statement};
 use serde::Deserialize;
@@ -14,6 +17,7 @@ use serde_json::value::RawValue;
 use super::{
     answer,
     ask::{BODY_BYTES_MAX, Span, present},
+    build::{indexed, indexes},
     id,
 };
 use crate::{
@@ -87,6 +91,8 @@ pub(super) async fn run(State(shared): State<Shared>, request: Request) -> Answe
         key: Option<String>,
         tenant: Option<String>,
         wait: Option<Span>,
+        #[serde(default)]
+        index: Vec<IndexSpec>,
     }
     let (parts, body) = request.into_parts();
     let taken = shared
@@ -94,7 +100,7 @@ pub(super) async fn run(State(shared): State<Shared>, request: Request) -> Answe
         .take(&parts.headers, body, BODY_BYTES_MAX)
         .await?;
     let raw: Raw<'_> = serde_json::from_slice(&taken.bytes).map_err(|error| {
-        let form = "`{\"sql\", \"parameters\", \"ttl\", \"mode\", \"invalidate_on\", \"key\", \"tenant\", \"wait\"}`";
+        let form = "`{\"sql\", \"parameters\", \"ttl\", \"mode\", \"invalidate_on\", \"key\", \"tenant\", \"wait\", \"index\"}`";
         Problem::invalid(format!("the body is not {form}: {error}"))
     })?;
     let settings = &shared.settings.materialize;
@@ -113,7 +119,9 @@ pub(super) async fn run(State(shared): State<Shared>, request: Request) -> Answe
         on_advance: raw.invalidate_on.is_some(),
         wait: raw.wait.map_or(Ok(settings.wait_max), |span| span.get())?,
         time: shared.settings.query.timeout,
+        indexes: raw.index,
     };
+    indexes(&asked.indexes)?;
     drop(taken);
     // A function that has answered does nothing more: there the caller who finds the entry stale rebuilds it.
     let behind = !shared.driven;
@@ -130,7 +138,10 @@ pub(super) async fn ran(shared: &Shared, ran: Ran, headers: &HeaderMap) -> Answe
     match ran {
         Ran::Hit(entry) => answer::entry(shared, &entry, "hit", headers, None).await,
         Ran::Stale(entry) => answer::entry(shared, &entry, "stale", headers, None).await,
-        Ran::Built(entry) => answer::entry(shared, &entry, "built", headers, None).await,
+        Ran::Built(entry) => {
+            indexed(shared, &entry).await?;
+            answer::entry(shared, &entry, "built", headers, None).await
+        }
         Ran::Wait { id, until } => Ok(answer::building(shared, &id, Some(until))),
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens that read one entry: made here, and let in by the guard for two calls.
+//! Tokens that read one entry: made here, and let in by the guard for the calls that read.
 
 use axum::{
     Json,
@@ -63,7 +63,7 @@ pub(crate) async fn admit(
     let rest = path.strip_prefix("/api/materialize/").unwrap_or_default();
     let name = match rest.split_once('/') {
         None if method == Method::GET || method == Method::HEAD => rest,
-        Some((name, "query")) if method == Method::POST => name,
+        Some((name, "query" | "search" | "vector-search")) if method == Method::POST => name,
         _ => return Err(Refused::OtherEntry.into()),
     };
     // What names no entry is not the token's entry, whatever it is.
