@@ -11,6 +11,7 @@ mod bugs;
 mod cdc_http;
 mod change_bugs;
 mod checks;
+mod client;
 mod conformance;
 mod controls;
 mod deploying;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     trials.extend(bad_input::trials());
     trials.extend(change_bugs::trials());
     trials.extend(checks::trials());
+    trials.extend(client::trials());
     trials.extend(cdc_http::trials());
     trials.extend(controls::trials());
     trials.extend(deploying::trials());

@@ -9,7 +9,7 @@ use domain::{TableName, Timestamp, items::Column};
 use lake::{EntryLake, Lake, landing::LandingLake};
 use ports::{
     Chance, Clock, Entries, Error, Kind, Landing, Objects, Query, Result, State, Tables,
-    entries::{DataSet, Stored, Upload},
+    entries::{DataSet, Sign, Stored, Upload},
     feed::{Between, Changes},
     landing::{Advanced, Append, Appended},
     query::{Catalog, Statement},
@@ -30,6 +30,8 @@ pub struct Ground<'a> {
     pub clock: Arc<dyn Clock>,
     /// Randomness and ids.
     pub chance: Arc<dyn Chance>,
+    /// What signs addresses of objects.
+    pub signer: Arc<dyn Sign>,
     /// The settings.
     pub settings: &'a Settings,
 }
@@ -84,7 +86,7 @@ impl Parts {
             landing: Arc::new(ground.landing()),
             tables: ground.tables(),
             query: Arc::new(Without),
-            entries: Arc::new(EntryLake::new(ground.objects.clone())),
+            entries: ground.entries(),
         })
     }
 
@@ -101,7 +103,7 @@ impl Parts {
             landing: Arc::new(ground.landing()),
             query: query(tables.clone(), ground.objects.clone(), ground.settings)?,
             tables,
-            entries: Arc::new(EntryLake::new(ground.objects.clone())),
+            entries: ground.entries(),
         })
     }
 }
@@ -110,6 +112,10 @@ impl Ground<'_> {
     fn landing(&self) -> LandingLake {
         let (state, objects) = (self.state.clone(), self.objects.clone());
         LandingLake::new(state, objects, self.clock.clone(), self.chance.clone())
+    }
+
+    fn entries(&self) -> Arc<dyn Entries> {
+        Arc::new(EntryLake::new(self.objects.clone()).signed_by(self.signer.clone()))
     }
 
     fn tables(&self) -> Arc<dyn Tables> {

@@ -5,6 +5,7 @@
 
 mod affected;
 mod alias;
+mod alone;
 mod bounds;
 mod casts;
 mod catalog;
@@ -30,5 +31,6 @@ mod session;
 mod shorthand;
 mod types;
 
+pub use alone::reader;
 pub use engine::{DataFusionQuery, engine};
 pub use session::Settings;

@@ -11,6 +11,7 @@
 mod build;
 mod claim;
 mod evict;
+mod link;
 mod list;
 mod lookup;
 mod over;
@@ -33,6 +34,7 @@ use crate::World;
 
 pub use build::Commit;
 pub use claim::{Claim, Claimed, Granted};
+pub use link::{LINK_LIFE, Link, Signed};
 pub use list::{Filter, Listed, Page};
 pub use lookup::{Ask, Found};
 pub use over::Over;
@@ -133,6 +135,11 @@ pub enum Refused {
     /// A token that reads nothing: unknown, expired, or its entry was evicted.
     #[error("this token reads nothing: it is unknown or expired, or its entry was evicted")]
     NoReader,
+    /// A link that we did not make, or that is over.
+    #[error(
+        "this link leads nowhere: it is over, or was changed; look the entry up again for another"
+    )]
+    NoLink,
     /// What a port says.
     #[error(transparent)]
     Port(#[from] Error),

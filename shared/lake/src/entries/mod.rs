@@ -11,9 +11,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use domain::entry::EntryId;
+use domain::{Duration, entry::EntryId};
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
-use object_store::{ObjectStoreExt, buffered::BufWriter, path::Path};
+use object_store::{
+    GetOptions, GetRange, ObjectStore, ObjectStoreExt, buffered::BufWriter, path::Path,
+};
 use parquet::{
     arrow::{AsyncArrowWriter, ParquetRecordBatchStreamBuilder},
     basic::{Compression, ZstdLevel},
@@ -22,7 +24,7 @@ use parquet::{
 };
 use ports::{
     Entries, Error, Kind, Objects, Result,
-    entries::{DataSet, Stored, Upload},
+    entries::{DataSet, File, Part as Piece, Sign, Stored, Upload},
     tables::{FilePart, Part, Rows, Scan},
 };
 
@@ -46,13 +48,26 @@ const PARTS_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub struct EntryLake {
     objects: Objects,
+    signer: Option<Arc<dyn Sign>>,
 }
 
 impl EntryLake {
     /// Entries of a warehouse.
     #[must_use]
     pub fn new(objects: Objects) -> Self {
-        Self { objects }
+        Self {
+            objects,
+            signer: None,
+        }
+    }
+
+    /// The same with a store that signs addresses of its objects.
+    #[must_use]
+    pub fn signed_by(self, signer: Arc<dyn Sign>) -> Self {
+        Self {
+            signer: Some(signer),
+            ..self
+        }
     }
 
     fn sink(&self, path: &Path) -> BufWriter {
@@ -241,6 +256,39 @@ impl Entries for EntryLake {
             }
         }
         Ok(())
+    }
+
+    async fn link(&self, set: &DataSet, life: Duration) -> Result<Option<String>> {
+        match &self.signer {
+            Some(signer) => signer.sign(path(set).as_ref(), life).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn file(&self, set: &DataSet, part: Piece) -> Result<Option<File>> {
+        let path = path(set);
+        let size = match self.objects.head(&path).await {
+            Ok(meta) => meta.size,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let range = part.of(size);
+        let bytes = match range.clone().filter(|range| !range.is_empty()) {
+            None => futures::stream::empty().boxed(),
+            Some(range) => {
+                let options = GetOptions {
+                    range: Some(GetRange::Bounded(range)),
+                    ..GetOptions::default()
+                };
+                let got = match self.objects.get_opts(&path, options).await {
+                    Ok(got) => got,
+                    Err(object_store::Error::NotFound { .. }) => return Ok(None),
+                    Err(error) => return Err(error.into()),
+                };
+                got.into_stream().map_err(Error::from).boxed()
+            }
+        };
+        Ok(Some(File { size, range, bytes }))
     }
 
     async fn list(&self) -> Result<Vec<DataSet>> {
