@@ -4,7 +4,7 @@
 //! $ cargo run --release --bin bench -- [--quick] [--only NAME]
 //! ```
 //!
-//! `NAME` is one of freshness, ingest, merge, auto, changes, burst, fleet, week, cold and peer. Everything runs on this
+//! `NAME` is one of freshness, ingest, merge, auto, changes, burst, fleet, week, cold, entries and peer. Everything runs on this
 //! machine: the real program as a child process, or its crates on files. The peer is measured in the same run when
 //! `HEADWATER_PEER_PYTHON` names a Python that has it.
 
@@ -12,6 +12,7 @@ mod auto;
 mod burst;
 mod changes;
 mod cold;
+mod entries;
 mod fleet;
 mod freshness;
 mod ingest;
@@ -30,7 +31,7 @@ struct Options {
     only: Option<String>,
 }
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "freshness",
     "ingest",
     "merge",
@@ -40,6 +41,7 @@ const NAMES: [&str; 10] = [
     "fleet",
     "week",
     "cold",
+    "entries",
     "peer",
 ];
 /// What is measured: the program, and the functions of a deployment.
@@ -75,6 +77,7 @@ fn main() -> Result<()> {
             "fleet" => fleet::run(&options),
             "week" => week::run(&options),
             "cold" => cold::run(&options),
+            "entries" => entries::run(&options),
             _ => peer::run(&options),
         };
         // One that fails does not take the others with it.

@@ -192,17 +192,13 @@ impl Client {
     }
 
     async fn fly(self, id: EntryId, call: Arc<Call>, number: u64) -> Result<MaterializedFrame> {
-        let outcome = self.fetch(&id, &call).await;
-        match outcome.as_ref().ok().and_then(MaterializedFrame::storing) {
-            // Until it is stored, callers here are served what is here.
-            Some(storing) => {
-                let client = self.clone();
-                tokio::spawn(async move {
-                    let _ = storing.await;
-                    client.landed(&id, number);
-                });
-            }
-            None => self.landed(&id, number),
+        let outcome = self.fetch(&id, &call, number).await;
+        // Until it is stored, callers here are served what is here.
+        if outcome
+            .as_ref()
+            .map_or(true, |frame| frame.storing().is_none())
+        {
+            self.landed(&id, number);
         }
         outcome
     }
@@ -225,10 +221,15 @@ impl Client {
         claimed
     }
 
-    async fn fetch(&self, id: &EntryId, call: &Arc<Call>) -> Result<MaterializedFrame> {
+    async fn fetch(
+        &self,
+        id: &EntryId,
+        call: &Arc<Call>,
+        number: u64,
+    ) -> Result<MaterializedFrame> {
         match self.claim(id, &call.spec).await {
             Ok(Claimed::Entry(found)) => Ok(self.found(id, call, *found)),
-            Ok(Claimed::Build(lease)) => self.build(id, call, Some(lease)).await,
+            Ok(Claimed::Build(lease)) => self.build(id, call, Some((lease, number))).await,
             Ok(Claimed::Wait) => match self.on_error(&call.spec) {
                 OnError::Raise => Err(Error::Building(call.spec.key.clone())),
                 OnError::Fallback => self.build(id, call, None).await,
@@ -323,15 +324,17 @@ impl Client {
         stored
     }
 
-    /// Computes; under a lease the result is stored, behind the caller or before it.
+    /// Computes; under a lease the result is stored, behind the caller or before it. The number is that of the call under way.
     async fn build(
         &self,
         id: &EntryId,
         call: &Arc<Call>,
-        lease: Option<Lease>,
+        lease: Option<(Lease, u64)>,
     ) -> Result<MaterializedFrame> {
-        let held = self.compute(id, call, lease.as_ref()).await?;
-        let Some(lease) = lease else {
+        let held = self
+            .compute(id, call, lease.as_ref().map(|(lease, _)| lease))
+            .await?;
+        let Some((lease, number)) = lease else {
             return Ok(MaterializedFrame::computed(
                 self,
                 id,
@@ -346,6 +349,8 @@ impl Client {
             let (client, id, call, held) = (self.clone(), id.clone(), call.clone(), held.clone());
             shared(async move {
                 let stored = client.store(&id, &call, &lease, &held).await;
+                // Before whoever flushes goes on: the next call asks the registry.
+                client.landed(&id, number);
                 match &stored {
                     Ok(_) => pending.stored(),
                     Err(error) => {

@@ -4,7 +4,7 @@ use aws::queue::refreshes;
 use domain::Duration;
 use engine::{
     cycle::{self, Step},
-    entries::Registry,
+    entries::{self, Registry},
     maintain::{self, Budget},
     refresh::Refreshed,
 };
@@ -72,19 +72,14 @@ pub async fn maintain(deployed: &Deployed, context: &Context) {
     sweep_entries(deployed, context).await;
 }
 
-/// Entries are swept by the tick of one minute in ten: with nothing to do a sweep is two requests.
-const SWEEP_MINUTES: i64 = 10;
-
 /// Removes entries that are expired and what they left. Cut short anywhere, the next one goes on.
 async fn sweep_entries(deployed: &Deployed, context: &Context) {
-    let world = &deployed.world;
-    if world.clock.now().0 / 60_000_000 % SWEEP_MINUTES != 0 {
-        return;
-    }
-    let registry = Registry::new(world.clone(), deployed.settings.materialize.clone());
+    let settings = deployed.settings.materialize.clone();
+    let registry = Registry::new(deployed.world.clone(), settings);
     let left = remaining(context).saturating_sub(MARGIN);
-    match tokio::time::timeout(left, registry.sweep()).await {
-        Ok(Ok(swept)) => swept
+    match tokio::time::timeout(left, entries::tick(&registry)).await {
+        Ok(Ok(None)) => {}
+        Ok(Ok(Some(swept))) => swept
             .errors
             .iter()
             .for_each(|error| tracing::warn!(error, "an entry could not be swept")),

@@ -102,7 +102,7 @@ async fn between() -> Result<()> {
         wait: Duration::ZERO,
         ..Settings::default()
     };
-    let bench = Bench::told("materialize:\n  inline_max: 0\n", settings)?;
+    let bench = Bench::told("materialize:\n  inline_max: 1B\n", settings)?;
     counted(bench.source.clone(), 0).await?;
     ensure!(bench.source.client.flush().await.stored == 1);
     let frame = counted(bench.source.clone(), 0).await?;

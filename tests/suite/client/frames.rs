@@ -15,7 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             "client::look_ups_answer_alike_whatever_backs_a_frame",
             lookups,
         ),
-        test_async("client::bug_51_this_is_a_table_wherever_the_rows_are", this),
+        test_async("client::n51_this_is_a_table_wherever_the_rows_are", this),
         test_async("client::a_chain_that_makes_no_sense_says_why", senseless),
     ]
 }
@@ -59,7 +59,7 @@ async fn backings() -> Result<Vec<(Bench, MaterializedFrame)>> {
     for (yaml, hit) in [
         ("", false),
         ("", true),
-        ("materialize:\n  inline_max: 0\n", true),
+        ("materialize:\n  inline_max: 1B\n", true),
     ] {
         let bench = Bench::told(yaml, Settings::default())?;
         let mut frame = noted(bench.source.clone()).await?;

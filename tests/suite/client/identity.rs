@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail, ensure};
-use client::{Error, MaterializedFrame, materialize};
+use client::{Error, Identity, MaterializedFrame, materialize};
 use libtest_mimic::Trial;
 use serde::{Serialize, Serializer};
 
@@ -13,18 +13,19 @@ use crate::plain::test_async;
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test_async(
-            "client::bug_39_distinct_functions_of_one_name_share_nothing",
+            "client::n39_distinct_functions_of_one_name_share_nothing",
             named,
         ),
-        test_async(
-            "client::bug_37_arguments_of_other_types_share_nothing",
-            typed,
-        ),
+        test_async("client::n37_arguments_of_other_types_share_nothing", typed),
         test_async(
             "client::an_argument_without_an_encoding_is_named",
             unencodable,
         ),
         test_async("client::a_version_is_another_entry", versions),
+        test_async(
+            "client::other_languages_make_the_same_fingerprints",
+            languages,
+        ),
     ]
 }
 
@@ -221,5 +222,35 @@ async fn versions() -> Result<()> {
         report(bench.source.clone()).await?,
     );
     ensure!(one.meta().id != other.meta().id && one.meta().version == 1);
+    Ok(())
+}
+
+async fn languages() -> Result<()> {
+    #[derive(Serialize)]
+    struct Span {
+        from: i64,
+        regions: Vec<&'static str>,
+    }
+    let bench = Bench::new()?;
+    let span = Span {
+        from: 7,
+        regions: vec!["eu", "us"],
+    };
+    let here = Identity::new("shop.revenue", 2)
+        .argument("span", &span)?
+        .argument("share", &0.5)?
+        .argument("note", &None::<String>)?;
+    let there = r#"{"name": "shop.revenue", "version": 2, "kwargs": {"note": null, "share": 0.5,
+        "span": {"$record": {"name": "Span", "fields": {"regions": ["eu", "us"], "from": 7}}}}}"#;
+    let answer = bench
+        .site
+        .send("POST", "/api/materialize/fingerprint", &[], there)
+        .await?;
+    let print = here.fingerprint()?.to_string();
+    ensure!(
+        answer.json()?["fingerprint"] == print.as_str(),
+        "{}",
+        answer.text()
+    );
     Ok(())
 }

@@ -1,15 +1,19 @@
 //! Signed links to the data of entries: for a while, for this data and nothing else, whole or in parts.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use client::{Served, Settings};
 use libtest_mimic::Trial;
 use serde_json::Value;
-use tests::http::Answer;
+use tests::{
+    http::Answer,
+    site::Site,
+    world::{Adapter, Lab},
+};
 
 use super::{Bench, counted, rows, signups};
-use crate::plain::test_async;
+use crate::plain::{test_async, test_emulated};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -19,10 +23,11 @@ pub(crate) fn trials() -> Vec<Trial> {
             "client::a_link_that_was_over_before_it_was_used_is_asked_for_anew",
             over,
         ),
+        test_emulated("client::on_aws_a_link_is_a_presigned_address", presigned),
     ]
 }
 
-const REMOTE: &str = "materialize:\n  inline_max: 0\n";
+const REMOTE: &str = "materialize:\n  inline_max: 1B\n";
 
 /// A stored entry that does not ride inline, and the link to it.
 async fn linked(yaml: &str) -> Result<(Bench, String)> {
@@ -154,6 +159,28 @@ async fn over() -> Result<()> {
         "GET /api/materialize/data",
     ];
     ensure!(sent == expected, "{sent:?}");
+    ensure!(bench.source.calls() == 1);
+    Ok(())
+}
+
+async fn presigned() -> Result<()> {
+    let mut lab = Lab::open(Adapter::Aws, &[], domain::LiveSettings::default()).await?;
+    let signer = lab.place.as_ref().context("no place")?.s3();
+    lab.world.entries = Arc::new(lake::EntryLake::new(lab.objects.clone()).signed_by(signer));
+    let bench = Bench::on(Site::new(lab, REMOTE)?, Settings::default());
+    counted(bench.source.clone(), 0).await?;
+    ensure!(bench.source.client.flush().await.stored == 1);
+    let frame = counted(bench.source.clone(), 0).await?;
+    let path = format!("/api/materialize/{}", frame.meta().id);
+    let answer = bench.site.send("GET", &path, &[], "").await?.json()?;
+    let href = answer["url"]["href"]
+        .as_str()
+        .with_context(|| answer.to_string())?;
+    ensure!(
+        href.starts_with("http") && href.contains("X-Amz-Signature"),
+        "{href}"
+    );
+    ensure!(frame.served() == Served::Hit && rows(&frame).await? == signups(0));
     ensure!(bench.source.calls() == 1);
     Ok(())
 }

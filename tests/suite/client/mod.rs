@@ -60,13 +60,16 @@ impl Bench {
     }
 
     fn told(yaml: &str, settings: Settings) -> Result<Self> {
-        let site = Site::in_memory(&[], yaml)?;
+        Ok(Self::on(Site::in_memory(&[], yaml)?, settings))
+    }
+
+    fn on(site: Site, settings: Settings) -> Self {
         let way = Direct::new(site.router());
         let source = Source {
             client: way.told(settings),
             calls: Arc::default(),
         };
-        Ok(Self { site, way, source })
+        Self { site, way, source }
     }
 
     /// Another process: it shares the registry and the source, and nothing else.

@@ -21,7 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             hit,
         ),
         test_async("client::what_fails_stores_nothing_and_leaves_no_row", fails),
-        test_async("client::bug_59_an_empty_result_is_a_result", empty),
+        test_async("client::n59_an_empty_result_is_a_result", empty),
         test_async(
             "client::a_result_that_does_not_fit_in_memory_goes_through_a_file",
             large,
@@ -200,7 +200,7 @@ async fn large() -> Result<()> {
 }
 
 async fn gone() -> Result<()> {
-    let bench = Bench::told("materialize:\n  inline_max: 0\n", Settings::default())?;
+    let bench = Bench::told("materialize:\n  inline_max: 1B\n", Settings::default())?;
     counted(bench.source.clone(), 0).await?;
     bench.source.client.flush().await;
     let frame = counted(bench.source.clone(), 0).await?;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tests::{case::Chain, parquet, site::Site, transport::Direct};
 
 pub(super) async fn replay(rows: &[Value], cases: &[Chain]) -> Result<()> {
-    for settings in ["", "materialize:\n  inline_max: 0\n"] {
+    for settings in ["", "materialize:\n  inline_max: 1B\n"] {
         let site = Site::in_memory(&[], settings)?;
         let client = Direct::new(site.router()).client();
         let batch = parquet::batch(rows)?;

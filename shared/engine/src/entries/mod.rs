@@ -41,7 +41,7 @@ pub use over::Over;
 pub use query::{Asked, Ran};
 pub use reconcile::Reconciled;
 pub use shown::Shown;
-pub use sweep::{Swept, rounds};
+pub use sweep::{Swept, rounds, tick};
 pub use token::{Reader, is_token};
 
 /// How often a decision is taken anew when somebody else was first.
