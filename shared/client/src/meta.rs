@@ -74,10 +74,10 @@ pub enum Ttl {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Index {
-    /// Full text, ranked by BM25.
-    Bm25 {
-        /// The column.
-        column: String,
+    /// Words of text columns, ranked by BM25.
+    Text {
+        /// The columns.
+        columns: Vec<String>,
     },
     /// Nearest vectors.
     Vector {
@@ -90,8 +90,8 @@ impl Index {
     /// Full text over a column.
     #[must_use]
     pub fn bm25(column: &str) -> Self {
-        Self::Bm25 {
-            column: column.to_owned(),
+        Self::Text {
+            columns: vec![column.to_owned()],
         }
     }
 

@@ -115,7 +115,8 @@ fn refused(status: u16, body: &[u8], key: &str) -> Error {
         false => detail,
     };
     if kind.ends_with("index-not-ready") {
-        let job = problem["job"].as_str().map(str::to_owned);
+        let job = &problem["job"];
+        let job = job["job"].as_str().or(job.as_str()).map(str::to_owned);
         return Error::IndexNotReady { job, detail };
     }
     match status {
@@ -208,7 +209,7 @@ impl Registry {
             body.insert("lease".into(), lease.as_secs_f64().into());
         }
         if !spec.index.is_empty() {
-            body.insert("indexes".into(), json!(spec.index));
+            body.insert("index".into(), json!(spec.index));
         }
         body.insert("wait".into(), wait.as_secs_f64().into());
         let path = path(id, "/lease");
