@@ -4,7 +4,7 @@
 //! $ cargo run --release --bin bench -- [--quick] [--only NAME]
 //! ```
 //!
-//! `NAME` is one of freshness, ingest, merge, auto, changes, burst, fleet, week, cold, search and peer. Everything runs on this
+//! `NAME` is one of freshness, ingest, merge, auto, changes, burst, fleet, week, cold, entries, search and peer. Everything runs on this
 //! machine: the real program as a child process, or its crates on files. The peer is measured in the same run when
 //! `HEADWATER_PEER_PYTHON` names a Python that has it.
 
@@ -12,6 +12,7 @@ mod auto;
 mod burst;
 mod changes;
 mod cold;
+mod entries;
 mod fleet;
 mod freshness;
 mod ingest;
@@ -31,7 +32,7 @@ struct Options {
     only: Option<String>,
 }
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "freshness",
     "ingest",
     "merge",
@@ -42,6 +43,7 @@ const NAMES: [&str; 11] = [
     "week",
     "cold",
     "search",
+    "entries",
     "peer",
 ];
 /// What is measured: the program, and the functions of a deployment.
@@ -83,6 +85,7 @@ fn main() -> Result<()> {
             "week" => week::run(&options),
             "cold" => cold::run(&options),
             "search" => search::run(&options),
+            "entries" => entries::run(&options),
             _ => peer::run(&options),
         };
         // One that fails does not take the others with it.

@@ -15,7 +15,10 @@ use domain::{
 use ports::state::{Item, Key, Write};
 use serde::de::DeserializeOwned;
 
-use crate::frame::{self, Cell};
+use crate::{
+    frame::{self, Cell},
+    shelf::Shelf,
+};
 
 /// A row of a landing table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub(crate) struct Book {
     /// The furthest that a cycle has fixed.
     targets: BTreeMap<TableName, u64>,
     pub(crate) commits: u64,
+    /// Rows and leases of entries.
+    pub(crate) shelf: Shelf,
     /// Number of the cycle last written.
     cycle: u64,
 }

@@ -9,6 +9,7 @@
 mod actors;
 mod book;
 mod broken;
+mod cache;
 mod clients;
 mod frame;
 mod gate;
@@ -19,6 +20,7 @@ mod plan;
 mod query;
 mod run;
 mod scheduler;
+mod shelf;
 mod sim;
 mod watch;
 
@@ -50,18 +52,27 @@ fn test(name: String, run: impl FnOnce() -> Result<()> + Send + 'static) -> Tria
 fn trials() -> Vec<Trial> {
     let number = |variable: &str| std::env::var(variable).ok()?.parse::<u64>().ok();
     if let Some(seed) = number("HEADWATER_SEED") {
-        return vec![test("one_seed".to_owned(), move || one(seed))];
+        return vec![
+            test("one_seed".to_owned(), move || one(seed, run::run)),
+            test("one_seed_of_entries".to_owned(), move || {
+                one(seed, cache::run)
+            }),
+        ];
     }
     let seeds = number("HEADWATER_SEEDS").unwrap_or(USUAL);
-    let mut trials: Vec<Trial> = (0..seeds)
-        .step_by(usize::try_from(CHUNK).unwrap_or(1))
-        .map(|from| {
+    let kinds: [(&str, Play); 2] = [("seeds", run::run), ("entries", cache::run)];
+    let mut trials: Vec<Trial> = Vec::new();
+    for (kind, play) in kinds {
+        for from in (0..seeds).step_by(usize::try_from(CHUNK).unwrap_or(1)) {
             let until = (from + CHUNK).min(seeds);
-            test(format!("seeds_{from:05}_to_{:05}", until - 1), move || {
-                chunk(from, until)
-            })
-        })
-        .collect();
+            let name = format!("{kind}_{from:05}_to_{:05}", until - 1);
+            trials.push(test(name, move || chunk(from, until, play)));
+        }
+    }
+    trials.push(test(
+        "catches::an_entry_committed_without_conditions".to_owned(),
+        || caught(Broken::NoConditions, cache::run),
+    ));
     trials.push(test("a_seed_is_the_same_every_time".to_owned(), repeats));
     for mode in [Mode::Embedded, Mode::Functions] {
         let name = format!("a_thousand_advances_in_a_second::{mode:?}").to_lowercase();
@@ -69,15 +80,18 @@ fn trials() -> Vec<Trial> {
     }
     for broken in Broken::ALL {
         trials.push(test(format!("catches::{}", broken.name()), move || {
-            caught(broken)
+            caught(broken, run::run)
         }));
     }
     trials
 }
 
-fn one(seed: u64) -> Result<()> {
+/// What plays a seed.
+type Play = fn(u64, Option<Broken>) -> Result<run::Verdict>;
+
+fn one(seed: u64, play: Play) -> Result<()> {
     println!("{:?}", plan::Plan::draw(seed, None));
-    let verdict = run::run(seed, None)?;
+    let verdict = play(seed, None)?;
     println!("{verdict:?}");
     match verdict.failure {
         Some(failure) => bail!("{failure}"),
@@ -85,11 +99,11 @@ fn one(seed: u64) -> Result<()> {
     }
 }
 
-fn chunk(from: u64, until: u64) -> Result<()> {
+fn chunk(from: u64, until: u64, play: Play) -> Result<()> {
     let began = std::time::Instant::now();
     let (mut steps, mut commits, mut failures) = (0, 0, Vec::new());
     for seed in from..until {
-        let verdict = run::run(seed, None).with_context(|| format!("seed {seed}"))?;
+        let verdict = play(seed, None).with_context(|| format!("seed {seed}"))?;
         (steps, commits) = (steps + verdict.steps, commits + verdict.commits);
         failures.extend(verdict.failure);
         if failures.len() >= 3 {
@@ -131,9 +145,9 @@ fn burst(mode: Mode) -> Result<()> {
 }
 
 /// A broken build is found out.
-fn caught(broken: Broken) -> Result<()> {
+fn caught(broken: Broken, play: Play) -> Result<()> {
     for seed in 0..CAUGHT_WITHIN {
-        if let Some(failure) = run::run(seed, Some(broken))?.failure {
+        if let Some(failure) = play(seed, Some(broken))?.failure {
             println!("caught by {failure}");
             return Ok(());
         }

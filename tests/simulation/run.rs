@@ -54,6 +54,21 @@ pub(crate) fn run(seed: u64, broken: Option<Broken>) -> Result<Verdict> {
 /// # Errors
 /// When the simulation itself cannot be set up.
 pub(crate) fn play(plan: Plan) -> Result<Verdict> {
+    play_history(plan, "one_seed", |sim| async move { history(&sim).await })
+}
+
+/// Plays a history in a plan's world, which `test` plays again.
+///
+/// # Errors
+/// When the simulation itself cannot be set up.
+pub(crate) fn play_history<F>(
+    plan: Plan,
+    test: &str,
+    history: impl FnOnce(Arc<Sim>) -> F,
+) -> Result<Verdict>
+where
+    F: Future<Output = Result<(), String>>,
+{
     let sim = Sim::new(plan.clone(), plan.rates)?;
     let scheduler = sim.scheduler.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -67,14 +82,14 @@ pub(crate) fn play(plan: Plan) -> Result<Verdict> {
             biased;
             () = scheduler.failed() => scheduler.broken(),
             () = scheduler.go_on() => None,
-            ended = history(&sim) => scheduler.broken().or(ended.err()),
+            ended = history(sim.clone()) => scheduler.broken().or(ended.err()),
         }
     });
     let (steps, digest) = sim.scheduler.steps();
     let book = sim.bottom.book();
     let (commits, refreshes) = (book.commits, book.refreshes(plan.project[0].name()));
     drop(book);
-    let failure = failure.map(|why| report(&plan, &why, &sim.scheduler.trace()));
+    let failure = failure.map(|why| report(&plan, &why, &sim.scheduler.trace(), test));
     runtime.shutdown_background();
     Ok(Verdict {
         failure,
@@ -85,11 +100,11 @@ pub(crate) fn play(plan: Plan) -> Result<Verdict> {
     })
 }
 
-fn report(plan: &Plan, why: &str, trace: &str) -> String {
+fn report(plan: &Plan, why: &str, trace: &str, test: &str) -> String {
     let seed = plan.seed;
     format!(
         "seed {seed}: {why}\n{plan:?}\nthe last steps:\n{trace}\
-         again: HEADWATER_SEED={seed} cargo nextest run --release --workspace --test simulation -E 'test(one_seed)'"
+         again: HEADWATER_SEED={seed} cargo nextest run --release --workspace --test simulation -E 'test(={test})'"
     )
 }
 

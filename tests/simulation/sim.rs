@@ -144,6 +144,7 @@ impl Sim {
             clock.clone(),
             self.chance.clone(),
         );
+        let entries = Arc::new(lake::EntryLake::new(objects.clone()));
         let query: Arc<dyn Query> = match &self.real {
             Some(real) => Arc::new(Real {
                 inner: real.clone(),
@@ -157,7 +158,7 @@ impl Sim {
         let world = World {
             state,
             landing: Arc::new(landing),
-            entries: Arc::new(testkit::NoEntries),
+            entries,
             searching: ports::search::Searching::default(),
             tables,
             query,

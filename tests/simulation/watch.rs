@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use domain::{TableName, items::Snapshot};
+use object_store::ObjectStoreExt;
 use ports::{
     Objects, Result, State, Tables,
     state::{Item, Key, Outcome, Span, Write},
@@ -44,6 +45,22 @@ impl Bottom {
             Ok(due) => due,
             Err(why) => return self.scheduler.fail(format!("{why} (by {by})")),
         };
+        let about = self.book().shelf.note(writes);
+        let ready = match about {
+            Ok(true) => self.book().shelf.rows.clone(),
+            Ok(false) => Default::default(),
+            Err(why) => return self.scheduler.fail(format!("{why} (by {by})")),
+        };
+        for (id, generation) in ready {
+            let Some(generation) = generation else {
+                continue;
+            };
+            let path = format!("entries/{id}/{generation}/data.parquet");
+            if self.objects.head(&path.as_str().into()).await.is_err() {
+                let why = format!("E-2: {id} is ready with {generation}, whose data is not there");
+                return self.scheduler.fail(format!("{why} (by {by})"));
+            }
+        }
         if due.is_empty() || !self.scheduler.chance(self.compare) {
             return;
         }

@@ -106,6 +106,12 @@ impl Place {
     /// The warehouse, as one more process opens it.
     #[must_use]
     pub fn objects(&self) -> Objects {
+        self.s3()
+    }
+
+    /// The same, for what S3 does beside holding objects.
+    #[must_use]
+    pub fn s3(&self) -> Arc<S3Objects> {
         Arc::new(S3Objects::new(
             self.clients.s3.clone(),
             &self.run,

@@ -58,7 +58,12 @@ pub enum Kind {
         pairs: Vec<Pair>,
     },
     /// Chained look-ups of a client; not part of this program yet.
-    Facade {},
+    Facade {
+        /// The entry's rows.
+        rows: Vec<Value>,
+        /// Chains of look-ups.
+        cases: Vec<Chain>,
+    },
 }
 
 /// A model, not yet a file.
@@ -382,4 +387,18 @@ pub fn live_settings(overrides: &BTreeMap<String, Value>) -> Result<domain::Live
         }
     }
     Ok(live)
+}
+
+/// A chain of look-ups, and the rows it has to find.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Chain {
+    /// Calls: a word and its argument.
+    pub chain: Vec<(String, Value)>,
+    /// Ids of the rows, in order.
+    #[serde(default)]
+    pub ids: Vec<i64>,
+    /// Whether it is refused.
+    #[serde(default)]
+    pub error: bool,
 }

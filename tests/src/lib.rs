@@ -12,6 +12,7 @@ pub mod parquet;
 pub mod program;
 pub mod rows;
 pub mod site;
+pub mod transport;
 pub mod week;
 pub mod wire;
 pub mod world;

@@ -78,6 +78,12 @@ impl Site {
         )
     }
 
+    /// The routes.
+    #[must_use]
+    pub fn router(&self) -> Router {
+        self.router.clone()
+    }
+
     /// Sends one request.
     ///
     /// # Errors

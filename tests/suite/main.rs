@@ -12,6 +12,7 @@ mod cdc_edges;
 mod cdc_http;
 mod change_bugs;
 mod checks;
+mod client;
 mod conformance;
 mod controls;
 mod deploying;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     trials.extend(change_bugs::trials());
     trials.extend(checks::trials());
     trials.extend(cdc_edges::trials());
+    trials.extend(client::trials());
     trials.extend(cdc_http::trials());
     trials.extend(controls::trials());
     trials.extend(deploying::trials());

@@ -35,7 +35,7 @@ use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, path::Path,
 };
-use ports::{Chance, Clock, Kind};
+use ports::{Chance, Clock, Kind, entries::Sign};
 
 use crate::{answer::Answer, patience::Patience};
 use bucket::Bucket;
@@ -120,6 +120,16 @@ impl S3Objects {
             .await
             .map_err(|e| failed(Kind::Unavailable).because(Answer::of(&e).text))?;
         Ok(signed.uri().to_owned())
+    }
+}
+
+#[async_trait]
+impl Sign for S3Objects {
+    async fn sign(&self, path: &str, life: Duration) -> ports::Result<String> {
+        let path = Path::parse(path).map_err(|error| {
+            ports::Error::new(Kind::Invalid, "sign an address for", path).because(error)
+        })?;
+        self.presign(&path, life).await
     }
 }
 

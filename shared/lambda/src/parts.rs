@@ -10,7 +10,7 @@ use domain::{TableName, Timestamp, items::Column};
 use lake::{EntryLake, Lake, landing::LandingLake};
 use ports::{
     Chance, Clock, Entries, Error, Kind, Landing, Objects, Query, Result, State, Tables,
-    entries::{DataSet, Picked, Stored, Upload},
+    entries::{DataSet, Picked, Sign, Stored, Upload},
     feed::{Between, Changes},
     landing::{Advanced, Append, Appended},
     query::{Catalog, Statement},
@@ -32,6 +32,8 @@ pub struct Ground<'a> {
     pub clock: Arc<dyn Clock>,
     /// Randomness and ids.
     pub chance: Arc<dyn Chance>,
+    /// What signs addresses of objects.
+    pub links: Arc<dyn Sign>,
     /// The settings.
     pub settings: &'a Settings,
     /// Signs requests to services that no client is linked for.
@@ -91,7 +93,7 @@ impl Parts {
             landing: Arc::new(ground.landing()),
             tables: ground.tables(),
             query: Arc::new(Without),
-            entries: Arc::new(EntryLake::new(ground.objects.clone())),
+            entries: ground.entries(),
             searching: Searching::default(),
         })
     }
@@ -109,7 +111,7 @@ impl Parts {
             landing: Arc::new(ground.landing()),
             query: query(tables.clone(), ground.objects.clone(), ground.settings)?,
             tables,
-            entries: Arc::new(EntryLake::new(ground.objects.clone())),
+            entries: ground.entries(),
             searching: Searching::default(),
         })
     }
@@ -128,6 +130,10 @@ impl Ground<'_> {
     fn landing(&self) -> LandingLake {
         let (state, objects) = (self.state.clone(), self.objects.clone());
         LandingLake::new(state, objects, self.clock.clone(), self.chance.clone())
+    }
+
+    fn entries(&self) -> Arc<dyn Entries> {
+        Arc::new(EntryLake::new(self.objects.clone()).signed_by(self.links.clone()))
     }
 
     fn tables(&self) -> Arc<dyn Tables> {

@@ -4,6 +4,7 @@ use aws::queue::refreshes;
 use domain::Duration;
 use engine::{
     cycle::{self, Step},
+    entries::{self, Registry},
     maintain::{self, Budget},
     refresh::Refreshed,
 };
@@ -67,6 +68,23 @@ pub async fn maintain(deployed: &Deployed, context: &Context) {
                 "maintenance did not begin; the next tick tries again"
             );
         }
+    }
+    sweep_entries(deployed, context).await;
+}
+
+/// Removes entries that are expired and what they left. Cut short anywhere, the next one goes on.
+async fn sweep_entries(deployed: &Deployed, context: &Context) {
+    let settings = deployed.settings.materialize.clone();
+    let registry = Registry::new(deployed.world.clone(), settings);
+    let left = remaining(context).saturating_sub(MARGIN);
+    match tokio::time::timeout(left, entries::tick(&registry)).await {
+        Ok(Ok(None)) => {}
+        Ok(Ok(Some(swept))) => swept
+            .errors
+            .iter()
+            .for_each(|error| tracing::warn!(error, "an entry could not be swept")),
+        Ok(Err(error)) => tracing::warn!(error = error.chain(), "entries could not be swept"),
+        Err(_) => tracing::warn!("the time for sweeping entries was over; the next sweep goes on"),
     }
 }
 

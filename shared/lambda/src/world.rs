@@ -79,13 +79,14 @@ pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
     };
     let clients = Clients::from_env().await;
     let (clock, chance) = (Arc::new(SystemClock), Arc::new(SystemChance));
-    let objects: Objects = Arc::new(S3Objects::new(
+    let s3 = Arc::new(S3Objects::new(
         clients.s3.clone(),
         bucket,
         object_store::path::Path::parse(prefix)?,
         clock.clone(),
         chance.clone(),
     ));
+    let objects: Objects = s3.clone();
     let state = DynamoState::new(
         clients.dynamodb.clone(),
         Tables {
@@ -108,6 +109,7 @@ pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
         uri,
         clock: clock.clone(),
         chance: chance.clone(),
+        links: s3,
         settings: &settings,
         signer: Signer::new(clients.config.clone(), clock.clone()),
     };

@@ -1,11 +1,11 @@
 //! Data of materialized entries: a folder per entry and generation.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
-use domain::entry::EntryId;
+use domain::{Duration, entry::EntryId};
 use futures::stream::BoxStream;
 
 use crate::{
@@ -90,4 +90,74 @@ pub trait Entries: Send + Sync + fmt::Debug {
 
     /// All data sets. What has another name than they have is left alone.
     async fn list(&self) -> Result<Vec<DataSet>>;
+
+    /// An address that reads the file of a data set for a while without any other right; none when the store has no such
+    /// addresses.
+    async fn link(&self, set: &DataSet, life: Duration) -> Result<Option<String>> {
+        let _ = (set, life);
+        Ok(None)
+    }
+
+    /// The file of a data set, or a part of it; none when it is not there.
+    async fn file(&self, set: &DataSet, part: Part) -> Result<Option<File>> {
+        let _ = (set, part);
+        Ok(None)
+    }
+}
+
+/// Which part of a file is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// Nothing but its size.
+    Size,
+    /// All of it.
+    #[default]
+    Whole,
+    /// From this byte on, to before that one if there is an end.
+    From(u64, Option<u64>),
+    /// So many bytes at its end.
+    Last(u64),
+}
+
+impl Part {
+    /// The bytes of a file of `size` bytes; none when there are none of these.
+    #[must_use]
+    pub fn of(self, size: u64) -> Option<Range<u64>> {
+        let range = match self {
+            Self::Size => 0..0,
+            Self::Whole => 0..size,
+            Self::From(from, to) => from..to.unwrap_or(size).min(size),
+            Self::Last(bytes) => size.saturating_sub(bytes)..size,
+        };
+        match self {
+            Self::Size | Self::Whole => Some(range),
+            Self::From(..) | Self::Last(_) => (range.start < range.end).then_some(range),
+        }
+    }
+}
+
+/// A file, or a part of one, on its way.
+pub struct File {
+    /// Bytes of the whole file.
+    pub size: u64,
+    /// Which of them these are; none when the part that was wanted has none.
+    pub range: Option<Range<u64>>,
+    /// The bytes.
+    pub bytes: Upload,
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File")
+            .field("size", &self.size)
+            .field("range", &self.range)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes addresses of objects that anybody can read for a while.
+#[async_trait]
+pub trait Sign: Send + Sync + fmt::Debug {
+    /// An address of the object at a path of the warehouse.
+    async fn sign(&self, path: &str, life: Duration) -> Result<String>;
 }

@@ -5,6 +5,7 @@
 
 mod affected;
 mod alias;
+mod alone;
 mod bounds;
 mod casts;
 mod catalog;
@@ -33,5 +34,6 @@ mod shorthand;
 mod types;
 mod unions;
 
+pub use alone::reader;
 pub use engine::{DataFusionQuery, engine};
 pub use session::Settings;

@@ -4,6 +4,7 @@
 //! ways: a listed case that passes fails the suite, and so does a name that no case has.
 
 mod delivery;
+mod facade;
 mod fingerprint;
 mod http;
 mod live;
@@ -141,7 +142,7 @@ fn variants(case: &Case) -> Vec<(String, Adapter)> {
         | Kind::ConfigParse { .. }
         | Kind::Schedule(_)
         | Kind::Fingerprint { .. }
-        | Kind::Facade {} => vec![(format!("conformance::{id}"), Adapter::Memory)],
+        | Kind::Facade { .. } => vec![(format!("conformance::{id}"), Adapter::Memory)],
     }
 }
 
@@ -155,7 +156,7 @@ fn replay(case: &Case, adapter: Adapter) -> Result<()> {
         Kind::Schedule(schedule) => schedule::replay(schedule),
         Kind::Materialize(case) => block_on(materialize::replay(case, adapter)),
         Kind::Fingerprint { pairs } => block_on(fingerprint::replay(pairs)),
-        Kind::Facade {} => bail!("look-ups of a client are not part of this program yet"),
+        Kind::Facade { rows, cases } => block_on(facade::replay(rows, cases)),
     }
     .with_context(|| format!("{}: {}", case.id, case.title))
 }

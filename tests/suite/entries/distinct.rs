@@ -1,5 +1,7 @@
 //! E-1 as a property: of many generated calls no two different ones share a fingerprint, and equal ones agree.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use anyhow::{Result, ensure};
 use domain::fingerprint::{Call, Moment, Value};
 use libtest_mimic::Trial;
@@ -16,8 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test(
             "entries::no_two_of_10_000_000_calls_share_a_fingerprint",
             || distinct(10_000_000),
-        )
-        .with_ignored_flag(true),
+        ),
         test("entries::equal_calls_agree_in_any_order", shuffled),
     ]
 }
@@ -84,44 +85,50 @@ fn value(random: &mut StdRng, depth: u32) -> Value {
     }
 }
 
-/// What a value is, written down by other rules than the encoding's: for telling whether two are the same.
-fn written(value: &Value) -> String {
-    let all = |values: &[Value]| values.iter().map(written).collect::<Vec<_>>();
+/// What a value is, digested by other rules than the encoding's: for telling whether two are the same.
+fn same(value: &Value) -> u64 {
+    let mut digest = DefaultHasher::new();
+    std::mem::discriminant(value).hash(&mut digest);
+    let all = |values: &[Value]| values.iter().map(same).collect::<Vec<u64>>();
     match value {
-        Value::Float(number) => format!("float({number:?})").replace("-0.0", "0.0"),
-        Value::Decimal(number) => format!("decimal({number})"),
-        Value::Int(number) => format!("int({number})"),
-        Value::List(values) => format!("list{:?}", all(values)),
-        Value::Tuple(values) => format!("tuple{:?}", all(values)),
+        Value::Null => {}
+        Value::Bool(value) => value.hash(&mut digest),
+        Value::Int(number) => number.to_string().hash(&mut digest),
+        Value::Float(number) => (number + 0.0).to_bits().hash(&mut digest),
+        Value::Decimal(number) => number.to_string().hash(&mut digest),
+        Value::Text(text) | Value::Opaque(text) => text.hash(&mut digest),
+        Value::Bytes(bytes) => bytes.hash(&mut digest),
+        Value::Date(days) => days.hash(&mut digest),
+        Value::Time(nanos) => nanos.hash(&mut digest),
+        Value::DateTime(moment) | Value::Instant(moment) | Value::Duration(moment) => {
+            moment.hash(&mut digest);
+        }
+        Value::Uuid(bytes) => bytes.hash(&mut digest),
+        Value::List(values) | Value::Tuple(values) => all(values).hash(&mut digest),
         Value::Set(values) => {
             let mut members = all(values);
             members.sort_unstable();
             members.dedup();
-            format!("set{members:?}")
+            members.hash(&mut digest);
         }
         Value::Map(pairs) => {
-            let mut pairs: Vec<_> = pairs
-                .iter()
-                .map(|(k, v)| (written(k), written(v)))
-                .collect();
+            let mut pairs: Vec<_> = pairs.iter().map(|(k, v)| (same(k), same(v))).collect();
             pairs.sort_unstable();
-            format!("map{pairs:?}")
+            pairs.hash(&mut digest);
         }
         Value::Record { name, fields } => {
-            let mut fields: Vec<_> = fields.iter().map(|(k, v)| (k, written(v))).collect();
+            let mut fields: Vec<_> = fields.iter().map(|(k, v)| (k, same(v))).collect();
             fields.sort_unstable();
-            format!("record({name:?}{fields:?})")
+            (name, fields).hash(&mut digest);
         }
         Value::Query {
             dialect,
             database,
             sql,
             parameters,
-        } => {
-            format!("query({dialect:?}{database:?}{sql:?}{:?})", all(parameters))
-        }
-        plain => format!("{plain:?}"),
+        } => (dialect, database, sql, all(parameters)).hash(&mut digest),
     }
+    digest.finish()
 }
 
 fn call(random: &mut StdRng) -> Call {
@@ -136,14 +143,17 @@ fn call(random: &mut StdRng) -> Call {
     call
 }
 
-fn identity(call: &Call) -> String {
+/// The same of a call. Among ten million, two that differ look alike once in some hundred thousand seeds.
+fn identity(call: &Call) -> u64 {
+    let mut digest = DefaultHasher::new();
     let named: Vec<_> = call
         .named
         .iter()
-        .map(|(name, value)| (name, written(value)))
+        .map(|(name, value)| (name, same(value)))
         .collect();
-    let positional: Vec<_> = call.positional.iter().map(written).collect();
-    format!("{:?} {} {positional:?} {named:?}", call.name, call.version)
+    let positional: Vec<_> = call.positional.iter().map(same).collect();
+    (&call.name, call.version, positional, named).hash(&mut digest);
+    digest.finish()
 }
 
 /// Half of a digest, for comparing many.
@@ -156,19 +166,22 @@ fn half(bytes: &[u8]) -> u128 {
 
 fn distinct(count: usize) -> Result<()> {
     let mut random = StdRng::seed_from_u64(20_260_722);
-    let mut seen = Vec::with_capacity(count);
+    let (mut seen, mut made) = (Vec::new(), 0);
+    // Until there are so many different ones.
     while seen.len() < count {
-        let call = call(&mut random);
-        // A map whose key is there twice has no fingerprint.
-        let Ok(print) = call.fingerprint() else {
-            continue;
-        };
-        let same = half(blake3::hash(identity(&call).as_bytes()).as_bytes());
-        seen.push((half(print.as_bytes()), same));
+        let more = (count - seen.len()).max(count / 10);
+        made += more;
+        seen.reserve_exact(more);
+        for _ in 0..more {
+            let call = call(&mut random);
+            // A map whose key is there twice has no fingerprint.
+            if let Ok(print) = call.fingerprint() {
+                seen.push((half(print.as_bytes()), identity(&call)));
+            }
+        }
+        seen.sort_unstable();
+        seen.dedup();
     }
-    seen.sort_unstable();
-    seen.dedup();
-    let different = seen.len();
     for two in seen.windows(2) {
         ensure!(two[0].0 != two[1].0, "two calls share {:x}", two[0].0);
     }
@@ -176,11 +189,7 @@ fn distinct(count: usize) -> Result<()> {
     for two in seen.windows(2) {
         ensure!(two[0].1 != two[1].1, "one call has two fingerprints");
     }
-    println!("{different} different calls among {count}");
-    ensure!(
-        different * 2 > count,
-        "only {different} different calls among {count}"
-    );
+    println!("{} different calls among {made}", seen.len());
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use domain::{Duration, LiveSettings};
 use engine::{
     cycle,
+    entries::{self, Registry},
     maintain::{self, Budget},
     refresh::Refreshed,
 };
@@ -186,6 +187,10 @@ impl Deployed {
             .map_err(|error| chain(&error))?
             .map(|round| round.errors);
         ensure!(errors.as_ref().is_none_or(Vec::is_empty), "{errors:?}");
+        let registry = Registry::new(world.clone(), domain::EntrySettings::default());
+        entries::tick(&registry)
+            .await
+            .map_err(|error| chain(&error))?;
         Ok(())
     }
 

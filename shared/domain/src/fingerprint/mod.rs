@@ -18,6 +18,7 @@
 mod decimal;
 mod encode;
 mod json;
+mod serialize;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -31,6 +32,7 @@ use sha2::{Digest, Sha256};
 pub use decimal::{Decimal, Integer};
 pub use encode::DEPTH_MAX;
 pub use json::{from_json, value_from_json};
+pub use serialize::to_value;
 pub use value::{Moment, Value};
 
 /// The identity of a call: 32 bytes, written as 64 hexadecimal digits in lower case.

@@ -13,6 +13,7 @@ mod building;
 mod claim;
 mod evict;
 mod index;
+mod link;
 mod list;
 mod lookup;
 mod over;
@@ -37,6 +38,7 @@ use crate::World;
 pub use build::Commit;
 pub use claim::{Claim, Claimed, Granted};
 pub use index::IndexShown;
+pub use link::{LINK_LIFE, Link, Signed};
 pub use list::{Filter, Listed, Page};
 pub use lookup::{Ask, Found};
 pub use over::Over;
@@ -44,7 +46,7 @@ pub use query::{Asked, Ran};
 pub use reconcile::Reconciled;
 pub use search::{HITS_MAX, SCORE, Sought, Wanted};
 pub use shown::Shown;
-pub use sweep::{Swept, rounds};
+pub use sweep::{Swept, rounds, tick};
 pub use token::{Reader, is_token};
 
 /// How often a decision is taken anew when somebody else was first.
@@ -153,6 +155,11 @@ pub enum Refused {
     /// A token that reads nothing: unknown, expired, or its entry was evicted.
     #[error("this token reads nothing: it is unknown or expired, or its entry was evicted")]
     NoReader,
+    /// A link that we did not make, or that is over.
+    #[error(
+        "this link leads nowhere: it is over, or was changed; look the entry up again for another"
+    )]
+    NoLink,
     /// What a port says.
     #[error(transparent)]
     Port(#[from] Error),

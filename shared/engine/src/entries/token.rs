@@ -83,7 +83,7 @@ impl Registry {
     }
 
     /// Twelve digits that nobody can foretell: 48 bits.
-    fn digits(&self) -> String {
+    pub(super) fn digits(&self) -> String {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

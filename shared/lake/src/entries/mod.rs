@@ -12,9 +12,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use domain::entry::EntryId;
+use domain::{Duration, entry::EntryId};
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
-use object_store::{ObjectStoreExt, buffered::BufWriter, path::Path};
+use object_store::{
+    GetOptions, GetRange, ObjectStore, ObjectStoreExt, buffered::BufWriter, path::Path,
+};
 use parquet::{
     arrow::{AsyncArrowWriter, ParquetRecordBatchStreamBuilder, ProjectionMask},
     basic::{Compression, ZstdLevel},
@@ -23,7 +25,7 @@ use parquet::{
 };
 use ports::{
     Entries, Error, Kind, Objects, Result,
-    entries::{DataSet, Picked, Stored, Upload},
+    entries::{DataSet, File, Part as Piece, Picked, Sign, Stored, Upload},
     tables::{FilePart, Part, Rows, Scan},
 };
 
@@ -52,6 +54,7 @@ const PARTS_MAX: usize = 4;
 pub struct EntryLake {
     objects: Objects,
     footers: Arc<pick::Footers>,
+    signer: Option<Arc<dyn Sign>>,
 }
 
 impl EntryLake {
@@ -61,6 +64,16 @@ impl EntryLake {
         Self {
             objects,
             footers: Arc::default(),
+            signer: None,
+        }
+    }
+
+    /// The same with a store that signs addresses of its objects.
+    #[must_use]
+    pub fn signed_by(self, signer: Arc<dyn Sign>) -> Self {
+        Self {
+            signer: Some(signer),
+            ..self
         }
     }
 
@@ -311,6 +324,39 @@ impl Entries for EntryLake {
             }
         }
         Ok(())
+    }
+
+    async fn link(&self, set: &DataSet, life: Duration) -> Result<Option<String>> {
+        match &self.signer {
+            Some(signer) => signer.sign(path(set).as_ref(), life).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn file(&self, set: &DataSet, part: Piece) -> Result<Option<File>> {
+        let path = path(set);
+        let size = match self.objects.head(&path).await {
+            Ok(meta) => meta.size,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let range = part.of(size);
+        let bytes = match range.clone().filter(|range| !range.is_empty()) {
+            None => futures::stream::empty().boxed(),
+            Some(range) => {
+                let options = GetOptions {
+                    range: Some(GetRange::Bounded(range)),
+                    ..GetOptions::default()
+                };
+                let got = match self.objects.get_opts(&path, options).await {
+                    Ok(got) => got,
+                    Err(object_store::Error::NotFound { .. }) => return Ok(None),
+                    Err(error) => return Err(error.into()),
+                };
+                got.into_stream().map_err(Error::from).boxed()
+            }
+        };
+        Ok(Some(File { size, range, bytes }))
     }
 
     async fn list(&self) -> Result<Vec<DataSet>> {

@@ -238,7 +238,8 @@ async fn indexes_lie_beside_the_data_and_go_with_it() {
         .await
         .expect("written");
     for name in ["a.index", "b.index"] {
-        let put = lake.objects.put(&folder(&set).join(name), "bytes".into());
+        let path = folder(&set).join(name);
+        let put = lake.objects.put(&path, "bytes".into());
         put.await.expect("written");
     }
     assert_eq!(

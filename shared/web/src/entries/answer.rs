@@ -4,10 +4,11 @@ use axum::{
     Json,
     http::{
         HeaderMap, HeaderName, HeaderValue, StatusCode,
-        header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RETRY_AFTER, VARY},
+        header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RETRY_AFTER, VARY},
     },
     response::{IntoResponse, Response},
 };
+use base64::{Engine, engine::general_purpose::STANDARD};
 use domain::{Timestamp, entry::EntryId};
 use engine::entries::{Entry, Refused};
 use futures::TryStreamExt;
@@ -24,6 +25,8 @@ use crate::{
 const SERVED: HeaderName = HeaderName::from_static("headwater-entry");
 /// The entry's name, where the path does not have it.
 const ID: HeaderName = HeaderName::from_static("headwater-entry-id");
+/// An entry with its rows as an Arrow stream in base64.
+const ENTRY: &str = "application/vnd.headwater.entry+json";
 /// Longest that a cache may keep what never expires: it may be evicted.
 const AGE_MAX: u64 = 3_600;
 
@@ -66,7 +69,14 @@ async fn body(
     let format = query::format(headers);
     let wants_rows = format != Format::Json && also.is_none();
     if !wants_rows && entry.payload.is_none() {
-        let mut shown = json!({ "entry": registry.shown(entry), "rows": null });
+        let link = registry.link(entry).await?;
+        let mut shown = json!({ "entry": registry.shown(entry), "rows": null, "url": link });
+        put(&mut shown, also);
+        return Ok(Json(shown).into_response());
+    }
+    if let (Some(payload), true) = (&entry.payload, wants_payload(headers)) {
+        let mut shown =
+            json!({ "entry": registry.shown(entry), "payload": STANDARD.encode(payload) });
         put(&mut shown, also);
         return Ok(Json(shown).into_response());
     }
@@ -93,6 +103,12 @@ async fn body(
     // Both are objects: `{"entry": ..` and `{"columns": .., "rows": ..}` become one, and no number is read on the way.
     let body = format!("{text_of_head},{}", rest.trim_start_matches('{'));
     Ok(([(CONTENT_TYPE, Format::Json.content_type())], body).into_response())
+}
+
+/// Whether the caller is a program that wants the rows with their types, in one answer with what is known of the entry.
+fn wants_payload(headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| accept.split(',').any(|kind| kind.trim() == ENTRY))
 }
 
 fn put(object: &mut Value, also: Option<(&str, Value)>) {

@@ -7,6 +7,7 @@
 //! | `POST ../query` | a query over the lake, from its entry or computed |
 //! | `POST ../sweep`, `../reconcile` | maintenance |
 //! | `GET ../{id}` | the entry: one read when its rows ride inline |
+//! | `GET ../{id}/data` | its parquet file, by a signed link |
 //! | `DELETE ../{id}` | evicts |
 //! | `POST ../{id}/lease` | the entry, or the right to build it |
 //! | `PUT ../{id}/upload`, `POST ../{id}/commit`, `../{id}/abort` | the build, under the lease's token |
@@ -18,6 +19,7 @@
 mod answer;
 mod ask;
 mod build;
+mod data;
 mod manage;
 mod query;
 mod reader;
@@ -38,6 +40,7 @@ use crate::{
 };
 
 pub(crate) use ask::json_body;
+pub(crate) use data::is_signed;
 pub(crate) use reader::{admit, token_of};
 
 /// The routes.
@@ -52,6 +55,7 @@ pub(crate) fn routes() -> Router<Shared> {
             "/api/materialize/{id}",
             get(ask::look_up).delete(manage::evict),
         )
+        .route("/api/materialize/{id}/data", get(data::data))
         .route("/api/materialize/{id}/lease", post(build::lease))
         .route("/api/materialize/{id}/upload", put(build::upload))
         .route("/api/materialize/{id}/commit", post(build::commit))
@@ -115,6 +119,7 @@ impl From<Refused> for Problem {
                 "urn:headwater:problem:upload-refused",
             ),
             Refused::OtherEntry => (StatusCode::FORBIDDEN, "urn:headwater:problem:token-scope"),
+            Refused::NoLink => (StatusCode::FORBIDDEN, "urn:headwater:problem:link-over"),
             Refused::NoReader => (StatusCode::UNAUTHORIZED, "urn:headwater:problem:token-void"),
         };
         Self::typed(status, kind, detail)

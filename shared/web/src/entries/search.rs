@@ -82,7 +82,7 @@ pub(super) async fn words(
     };
     let wanted = common.wanted(&shared)?;
     let found = shared.entries().search(&id, &sought, &wanted).await?;
-    encoded(found.rows, &headers).await
+    encoded(&shared, found.rows, &headers).await
 }
 
 /// `POST /api/materialize/{id}/vector-search`: `{"column", "vector" | "text", "filter", "limit", "offset", "select", "wait"}`.
@@ -130,7 +130,7 @@ pub(super) async fn vectors(
     };
     let wanted = common.wanted(&shared)?;
     let found = shared.entries().search(&id, &sought, &wanted).await?;
-    encoded(found.rows, &headers).await
+    encoded(&shared, found.rows, &headers).await
 }
 
 #[expect(
