@@ -212,7 +212,7 @@ impl Embedder for HttpEmbedder {
                 Err(Failed::Later(_, asked)) => {
                     let wait = asked.unwrap_or(pause).min(PAUSE_MAX);
                     self.clock.sleep_until(self.clock.now() + wait).await;
-                    pause = pause * 2;
+                    pause *= 2;
                 }
             }
         }

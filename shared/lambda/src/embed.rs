@@ -92,7 +92,7 @@ impl Bedrock {
         for attempt in 1..=ATTEMPTS {
             if attempt > 1 {
                 self.clock.sleep_until(self.clock.now() + pause).await;
-                pause = pause * 2;
+                pause *= 2;
             }
             let signed = self.signer.post("bedrock", &url, body.as_bytes()).await?;
             let headers = headers(&signed)?;

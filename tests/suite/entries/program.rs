@@ -157,7 +157,11 @@ fn searched(folder: &Folder, counted: &str) -> Result<()> {
     ];
     let found = run(folder, 0, &near)?;
     ensure!(found["rows"][0]["n"] == 6, "{found}");
-    run(folder, 2, &["search", &id, "--near", "[7, 1"])?;
+    run(
+        folder,
+        2,
+        &["search", &id, "--near", "[7, 1", "--columns", "v"],
+    )?;
     run(folder, 1, &["index", counted, "--text", "n"])?;
     run(folder, 1, &["search", &id, "word:"])?;
     ensure!(run(folder, 0, &["evict", &id])?["status"] == "evicted");
