@@ -79,7 +79,6 @@ impl Site {
     }
 
     /// The routes.
-    #[must_use]
     pub fn router(&self) -> Router {
         self.router.clone()
     }

@@ -79,7 +79,7 @@ const CYCLES: u64 = 200;
 /// What state and objects are.
 enum Shared {
     Memory(Arc<MemoryState>, Objects),
-    Aws(Place),
+    Aws(Box<Place>),
 }
 
 /// What all functions share.
@@ -118,7 +118,7 @@ impl Stage {
         let wire = Arc::new(SqsWire::open(&place).await?);
         let (uri, pace) = (place.uri(), Duration::from_millis(300));
         Ok(Self::new(
-            Shared::Aws(place),
+            Shared::Aws(Box::new(place)),
             uri,
             wire,
             seed,

@@ -26,10 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             "quarantine::a_body_that_is_not_understood_drops_nothing",
             misread,
         ),
-        test_async(
-            "quarantine::an_old_row_does_not_replace_a_newer_one",
-            overtaken,
-        ),
+        test_async("quarantine::an_old_row_replaces_no_newer_one", overtaken),
         test_async("quarantine::a_group_is_built_anew_with_its_row", groups),
         test_async("quarantine::a_rebuild_tries_every_row_again", rebuilt),
         test_async("quarantine::what_cannot_be_told_fails_as_before", untold),

@@ -93,7 +93,9 @@ impl Source {
         if let Some(at) = self.hot_at(&range) {
             return Ok((self.tail.clone(), at..at + length));
         }
-        let blocks = self.runtime.block_on(self.blocks(&[range.clone()]));
+        let blocks = self
+            .runtime
+            .block_on(self.blocks(std::slice::from_ref(&range)));
         let blocks = blocks.map_err(io::Error::other)?;
         if let [(first, only)] = blocks.iter().collect::<Vec<_>>()[..] {
             let at = usize::try_from(range.start - first).unwrap_or(usize::MAX);

@@ -64,7 +64,7 @@ async fn fenced() -> Result<()> {
         .send("POST", "/api/materialize/reconcile", &[], "")
         .await?;
     ensure!(
-        done.json()? == json!({ "deleted": 1, "lost": 0 }),
+        done.json()? == json!({ "deleted": 1, "lost": 0, "indexes": 0 }),
         "{}",
         done.text()
     );

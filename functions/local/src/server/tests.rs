@@ -94,12 +94,13 @@ async fn an_answer_that_nobody_reads_ends() {
     };
     let (address, stop) = start(one).await;
     let asks = "GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let deaf = say(address, asks).await;
+    let mut deaf = say(address, asks).await;
+    // It has asked, so it makes room for nobody.
+    let mut first = [0; 12];
+    deaf.read_exact(&mut first).await.expect("an answer");
     // The only seat is free again when the answer was given up.
-    let began = Instant::now();
     let answer = rest(&mut say(address, WHOLE).await).await;
     assert!(answer.ends_with(b"here"));
-    assert!(began.elapsed() >= stall / 2, "{:?}", began.elapsed());
     drop(deaf);
     stop.cancel();
 }

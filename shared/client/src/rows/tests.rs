@@ -104,7 +104,7 @@ fn what_the_type_does_not_tell_the_rows_do() {
         day: Day(String::from("2026-07-22")),
         late: None,
     };
-    let batches = to_batches(&[signup.clone()]).expect("batches");
+    let batches = to_batches(std::slice::from_ref(&signup)).expect("batches");
     assert_eq!(of_batches::<Signup>(&batches).expect("rows"), [signup]);
     let rows = vec![json!({ "a": 1, "b": null }), json!({ "a": 2, "c": "x" })];
     let batches = to_batches(&rows).expect("batches");
