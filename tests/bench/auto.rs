@@ -1,5 +1,7 @@
 //! `incremental_strategy=auto`: 10,000 changes of orders, of which the revenue of 1,000 regions and of 10 zones follows.
-//! Refreshes are timed on files, and what they ask of the objects is counted. Each size runs in a process of its own.
+//! Refreshes are timed on files, and what they ask of the objects is counted: it may not grow with the table when the
+//! changes are of recent rows. Beside them a model whose groups have to be computed from their rows. Each size runs in a
+//! process of its own.
 
 use std::{sync::Arc, time::Instant};
 
@@ -29,6 +31,8 @@ use crate::{
 const LOAD_ROWS: i64 = 250_000;
 /// Changes of one batch.
 const CHANGES: i64 = 10_000;
+/// Rounds with the model that is computed from its rows.
+const MEANS: i64 = 4;
 /// Groups of the first level.
 const REGIONS: i64 = 1_000;
 
@@ -39,7 +43,17 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
         &[1_000_000, 5_000_000, 20_000_000]
     };
     let rounds = if options.quick { 3 } else { 8 };
-    by_size("--auto-child", sizes, rounds)
+    let sizes = by_size("--auto-child", sizes, rounds)?;
+    let asked = |size: &Value, what: &str| size["refreshes"][0]["asked_last"][what].as_u64();
+    let (first, last) = (&sizes[0], sizes.as_array().and_then(|all| all.last()));
+    for what in ["requests", "bytes_read", "bytes_written"] {
+        let (small, large) = (asked(first, what), last.and_then(|last| asked(last, what)));
+        ensure!(
+            large <= small.map(|small| small * 2),
+            "{what} grow with the table: {small:?}, then {large:?}"
+        );
+    }
+    Ok(sizes)
 }
 
 /// One size, in this process: `ROWS ROUNDS`.
@@ -116,11 +130,18 @@ async fn measure(existing: i64, rounds: i64) -> Result<Value> {
     cycle(&world, &cycle::Silent).await?;
     eprintln!("  {existing} rows built in {:?}", started.elapsed());
     let mut kinds = Vec::new();
+    let all = world.project.clone();
+    let chain = Arc::new(project(&models()[..3])?);
+    let mut world = world;
     for scattered in [false, true] {
-        let watch = Watch::default();
+        let (watch, means) = (Watch::default(), Watch::default());
         let mut whole = Vec::new();
         let mut asked = Vec::new();
-        for round in 0..rounds {
+        for round in 0..rounds + MEANS {
+            // What is computed from its rows comes behind the others, and not into their counts.
+            let only_chain = round < rounds;
+            world.project = if only_chain { &chain } else { &all }.clone();
+            let refreshes = if only_chain { &watch } else { &means };
             // Recent orders, or any; each moves to another region.
             let key = |i: i64| match scattered {
                 true => (i * 7_919 + round) % existing,
@@ -131,14 +152,21 @@ async fn measure(existing: i64, rounds: i64) -> Result<Value> {
             append(&world, &orders, rows.collect()).await?;
             let _ = objects.take();
             let started = Instant::now();
-            cycle(&world, &watch).await?;
+            cycle(&world, refreshes).await?;
+            if !only_chain {
+                continue;
+            }
             whole.push(started.elapsed());
             let counts = objects.take();
             asked.push(json!({ "requests": counts.requests(), "bytes_read": counts.bytes_got, "bytes_written": counts.bytes_put }));
         }
         let of = |name: &str| watch.of(name).map(summary);
+        // The first of them catches up.
+        let means = means
+            .of("gold.means")
+            .map(|all| summary(all.into_iter().skip(1).collect()));
         kinds.push(json!({ "changes": if scattered { "scattered" } else { "recent" }, "silver": of("silver.orders"),
-            "regions": of("gold.regions"), "zones": of("gold.zones"), "means_recomputed": of("gold.means"),
+            "regions": of("gold.regions"), "zones": of("gold.zones"), "means_recomputed": means,
             "cycle": summary(whole), "asked_last": asked.last() }));
     }
     check(&world).await?;
