@@ -26,6 +26,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             "bugs::n07_after_retention_an_older_insert_is_quarantined",
             late_after_gc,
         ),
+        test_async("changes::a_delete_wins_a_tie_in_any_batches", ties),
+        test_async("changes::a_soft_delete_keeps_the_row_in_any_batches", kept),
         test_async(
             "changes::a_truncate_empties_the_model_and_its_readers",
             truncated,
@@ -140,6 +142,63 @@ async fn late() -> Result<()> {
     expect(&site, "SELECT id FROM silver.orders", json!([])).await?;
     let buried = "SELECT id, lsn FROM silver.orders__tombstones";
     expect(&site, buried, json!([[1, 9]])).await
+}
+
+/// The same events with a refresh after each, and in one.
+async fn in_any_batches(
+    model: &ModelText,
+    events: &[Value],
+    rows: &str,
+    want: Value,
+) -> Result<()> {
+    for each in [true, false] {
+        let site = Site::in_memory(std::slice::from_ref(model), "")?;
+        for event in events {
+            change(&site, event.clone()).await?;
+            if each {
+                site.cycle().await?;
+            }
+        }
+        site.cycle().await?;
+        let told = format!("a refresh for each: {each}");
+        expect(&site, rows, want.clone()).await.context(told)?;
+        let only = ["silver.orders".parse()?];
+        engine::batch::run(&site.lab.world, &only, true, &engine::cycle::Silent).await?;
+        expect(&site, rows, want.clone())
+            .await
+            .context("from nothing")?;
+    }
+    Ok(())
+}
+
+fn soft() -> ModelText {
+    let mut model = silver();
+    model.config.insert("cdc_deletes".into(), "soft".into());
+    model
+}
+
+async fn ties() -> Result<()> {
+    let row = json!({ "id": 1, "region": "EU", "amount": 10 });
+    let events = ["U", "D", "U"].map(|op| json!({ "op": op, "lsn": 10, "payload": row }));
+    let left = "SELECT id FROM silver.orders";
+    in_any_batches(&silver(), &events, left, json!([])).await?;
+    let flagged = "SELECT id, _deleted FROM silver.orders";
+    in_any_batches(&soft(), &events, flagged, json!([[1, true]])).await
+}
+
+async fn kept() -> Result<()> {
+    let row = |region: &str| json!({ "id": 1, "region": region, "amount": 10 });
+    let events = [
+        json!({ "op": "I", "lsn": 5, "payload": row("EU") }),
+        json!({ "op": "U", "lsn": 10, "payload": row("US") }),
+        json!({ "op": "D", "lsn": 11, "payload": { "id": 1 } }),
+        json!({ "op": "U", "lsn": 9, "payload": row("late") }),
+    ];
+    let rows = "SELECT id, region, lsn, op, _deleted FROM silver.orders";
+    in_any_batches(&soft(), &events, rows, json!([[1, "US", 11, "D", true]])).await?;
+    // Of a row that was never there it has only itself.
+    let only = [json!({ "op": "D", "lsn": 11, "payload": { "id": 1, "region": "EU" } })];
+    in_any_batches(&soft(), &only, rows, json!([[1, "EU", 11, "D", true]])).await
 }
 
 async fn truncated() -> Result<()> {

@@ -190,7 +190,7 @@ impl Search for Without {
 #[async_trait]
 impl Embedder for Without {
     async fn embed(&self, _: &[String]) -> Result<Vec<Vec<f32>>> {
-        let why = "no embedder is set: name one in `materialize.embedder`, or search with a vector";
+        let why = "no embedder is set: name one in `embedder.url`, or search with a vector";
         Err(Error::new(Kind::Invalid, "embed", "text").because(why))
     }
 }

@@ -5,6 +5,7 @@ mod frames;
 mod identity;
 mod links;
 mod postgres;
+mod searching;
 mod sharing;
 mod storing;
 
@@ -25,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(identity::trials());
     trials.extend(links::trials());
     trials.extend(postgres::trials());
+    trials.extend(searching::trials());
     trials.extend(sharing::trials());
     trials.extend(storing::trials());
     trials

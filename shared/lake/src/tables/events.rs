@@ -81,7 +81,12 @@ pub(super) async fn stage(lake: &Lake, apply: &Apply, change: Change) -> Result<
         .chain([sequence])
         .chain(op)
         .collect();
-    let gaps = Gaps::new(apply.unavailable.clone(), &columns.read, &always);
+    let gaps = Gaps::new(
+        apply.unavailable.clone(),
+        &columns.read,
+        &always,
+        flag.is_some(),
+    );
     let held = lake.limits.held_bytes;
     let events = Events::new(table.clone(), places, order, gaps, held);
     let buried = graveyard.as_ref().map_or(0, |yard| yard.stage.rows());
@@ -161,10 +166,17 @@ async fn settle(
     let truncates = known.truncate(&events)?;
     let floor = known.truncated.as_ref().filter(|_| truncates);
     let (mut stored, graves, emptied) = futures::try_join!(
-        find(&stage, sought.as_ref(), &events, events.places.sequence),
+        find(
+            &stage,
+            sought.as_ref(),
+            &events,
+            (events.places.sequence, events.places.flag)
+        ),
         async {
             match &graveyard {
-                Some(yard) => find(&yard.stage, sought.as_ref(), &events, yard.sequence).await,
+                Some(yard) => {
+                    find(&yard.stage, sought.as_ref(), &events, (yard.sequence, None)).await
+                }
                 None => Ok(Finds::new()),
             }
         },
@@ -195,7 +207,7 @@ async fn settle(
         flagged: rewritten,
         late,
     } = verdict;
-    let filling = (events.gaps).fill(&events, (&stored, &graves), &unstored, graveyard.is_none());
+    let filling = (events.gaps).fill(&events, (&stored, &graves), &unstored);
     let added = rows - superseded.len() - unstored.len() + flagged;
     let (of_table, of_tombstones) = (properties.clone(), properties);
     let seal_table = async {
@@ -248,12 +260,12 @@ async fn find(
     stage: &Stage<'_>,
     sought: Option<&Sought>,
     events: &Reduced,
-    sequence: usize,
+    (sequence, flag): (usize, Option<usize>),
 ) -> Result<Finds> {
     match sought {
         Some(sought) => {
             stage
-                .probe(sought, Some((events.order.clone(), sequence)))
+                .probe(sought, Some((events.order.clone(), sequence, flag)))
                 .await
         }
         None => Ok(Finds::new()),

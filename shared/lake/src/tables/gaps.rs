@@ -4,6 +4,9 @@
 //! Such a value is that of the row which the event takes the place of: of an event of the same change, when that was
 //! applied before it, else of the table. So events of one change end as they would one by one, however they are split. A
 //! value that nobody has is NULL, and counted. In the table, `unavailable` names what a row has no value for.
+//!
+//! A soft delete keeps the row as it was, and is such an event in all columns but those it sets: what nobody has it takes
+//! from itself.
 
 use std::collections::BTreeMap;
 
@@ -34,6 +37,8 @@ pub(crate) struct Gaps {
     valued: Vec<usize>,
     /// Position of `unavailable` in the table's columns.
     pub(super) names: Option<usize>,
+    /// Whether deletes keep the row.
+    soft: bool,
     /// By the event's row among the change's.
     of: HashMap<u64, Gap>,
 }
@@ -42,6 +47,8 @@ pub(crate) struct Gaps {
 #[derive(Debug, Default)]
 struct Gap {
     columns: Vec<usize>,
+    /// It keeps whatever there was, in all columns.
+    keeps: bool,
     /// The event of the change that it took the place of.
     before: Option<Before>,
 }
@@ -51,6 +58,13 @@ struct Before {
     row: u64,
     rank: Rank,
     delete: bool,
+}
+
+impl Before {
+    /// Whether it was applied to what the table had; a delete wins a tie.
+    fn is_newer(&self, known: Option<&Rank>) -> bool {
+        known.is_none_or(|known| self.rank > *known || self.delete && self.rank == *known)
+    }
 }
 
 /// Where a value comes from.
@@ -83,7 +97,12 @@ struct Base<'a> {
 
 impl Gaps {
     /// None yet, in a table of these columns; those at `always` have values whatever they hold.
-    pub(crate) fn new(placeholder: Placeholder, schema: &Schema, always: &[usize]) -> Self {
+    pub(crate) fn new(
+        placeholder: Placeholder,
+        schema: &Schema,
+        always: &[usize],
+        soft: bool,
+    ) -> Self {
         let own = [SEQUENCE, UNAVAILABLE, domain::DELETED];
         let may = |at: &usize| {
             let name = schema.field(*at).name();
@@ -98,14 +117,19 @@ impl Gaps {
             valued: all.iter().copied().filter(holds).collect(),
             columns: all.into_iter().map(name).collect(),
             names: position(schema, UNAVAILABLE).filter(|at| *kind(*at) == DataType::Utf8),
+            soft,
             of: HashMap::new(),
         }
     }
 
-    /// Notes what the events of a batch have no values for, but for those in `without`.
-    pub(crate) fn note(&mut self, batch: &RecordBatch, first: u64, without: Option<&BooleanArray>) {
+    /// Notes what the events of a batch have no values for. What a hard delete holds is never stored.
+    pub(crate) fn note(&mut self, batch: &RecordBatch, first: u64, deletes: &BooleanArray) {
         let rows = batch.num_rows();
-        let counts = |row: usize| !without.is_some_and(|without| without.value(row));
+        let soft = self.soft;
+        for row in (0..rows).filter(|row| soft && deletes.value(*row)) {
+            self.of.entry(first + row as u64).or_default().keeps = true;
+        }
+        let counts = |row: usize| soft || !deletes.value(row);
         for at in &self.valued {
             let column = batch.column(*at);
             let holds: &dyn Fn(usize) -> bool = match column.data_type() {
@@ -149,13 +173,18 @@ impl Gaps {
         }
     }
 
+    /// Whether an event takes the place of another one of the change that is newer than what the table has of its key.
+    pub(super) fn has_before(&self, row: u64, known: &Rank) -> bool {
+        let before = self.of.get(&row).and_then(|gap| gap.before.as_ref());
+        before.is_some_and(|before| before.is_newer(Some(known)))
+    }
+
     /// Where the values come from that the stored ones of the events do not have.
     pub(super) fn fill(
         &self,
         events: &Reduced,
         (stored, graves): (&Finds, &Finds),
         unstored: &RoaringTreemap,
-        soft: bool,
     ) -> Filling {
         let mut filling = Filling::default();
         if self.of.is_empty() {
@@ -168,8 +197,17 @@ impl Gaps {
             .filter(|(row, _)| events.winners.contains_key(*row) && !unstored.contains(**row));
         for (row, gap) in open {
             let base = bases.get(row);
-            let source = |at: &usize| (*at, self.source(*at, gap, base, soft));
-            let sources: Vec<_> = gap.columns.iter().map(source).collect();
+            let source = |at: &usize| (*at, self.source(*at, (*row, gap), base));
+            let sources: Vec<_> = match gap.keeps {
+                true => self.columns.values().map(source).collect(),
+                false => gap.columns.iter().map(source).collect(),
+            };
+            if sources
+                .iter()
+                .all(|(_, from)| *from == Source::Change(*row))
+            {
+                continue;
+            }
             let nowhere = sources.iter().filter(|(_, from)| *from == Source::Nothing);
             filling.unknown += nowhere.count() as u64;
             filling.rows.insert(*row, sources);
@@ -197,25 +235,27 @@ impl Gaps {
     }
 
     /// Where an event's value of a column comes from.
-    fn source(&self, at: usize, gap: &Gap, base: Option<&Base<'_>>, soft: bool) -> Source {
+    fn source(&self, at: usize, (row, gap): (u64, &Gap), base: Option<&Base<'_>>) -> Source {
         let known = base.and_then(|base| base.rank);
+        let own = |row, gap: &Gap| (!gap.columns.contains(&at)).then_some(Source::Change(row));
+        // What a delete that keeps the row has itself, in case there is no row.
+        let mut last = own(row, gap);
         let mut before = gap.before.as_ref();
-        while let Some(event) = before {
-            // What is not newer than the table's row was never applied.
-            if known.is_some_and(|known| event.rank <= *known) {
-                break;
-            }
-            if event.delete && !soft {
+        while let Some(event) = before.filter(|event| event.is_newer(known)) {
+            if event.delete && !self.soft {
                 return Source::Nothing;
             }
             match self.of.get(&event.row) {
-                Some(gap) if gap.columns.contains(&at) => before = gap.before.as_ref(),
+                Some(gap) if gap.keeps || gap.columns.contains(&at) => {
+                    last = own(event.row, gap).or(last);
+                    before = gap.before.as_ref();
+                }
                 _ => return Source::Change(event.row),
             }
         }
         match base.and_then(|base| base.row) {
             Some((file, row, _)) => Source::Stored(file, row),
-            None => Source::Nothing,
+            None => last.unwrap_or(Source::Nothing),
         }
     }
 }

@@ -57,12 +57,14 @@ pub(crate) fn judge(
         events.order.alike(&event.rank, floor)?;
     }
     let is_truncated = |rank: &Rank| floors.truncated.is_some_and(|floor| rank <= floor);
-    let mut newest = HashMap::<u64, &Rank>::new();
-    for hit in hits(stored).chain(hits(graves)).map(|(_, hit)| hit) {
+    // With whether it is a delete's, which wins a tie.
+    let mut newest = HashMap::<u64, (&Rank, bool)>::new();
+    let rows = hits(stored).map(|(_, hit)| (hit, hit.deleted));
+    for (hit, deleted) in rows.chain(hits(graves).map(|(_, hit)| (hit, true))) {
         let Some(rank) = &hit.rank else { continue };
         events.order.alike(&events.winners[&hit.event].rank, rank)?;
-        let known = newest.entry(hit.event).or_insert(rank);
-        *known = rank.max(*known);
+        let known = newest.entry(hit.event).or_insert((rank, deleted));
+        *known = (rank, deleted).max(*known);
     }
     let mut late = RoaringTreemap::new();
     if let Some(collected) = floors.collected {
@@ -77,8 +79,11 @@ pub(crate) fn judge(
         }
     }
     let is_dropped = |event: u64| {
-        let (known, rank) = (newest.get(&event), &events.winners[&event].rank);
-        is_truncated(rank) || known.is_some_and(|known| **known >= *rank)
+        let (known, what) = (newest.get(&event), &events.winners[&event]);
+        is_truncated(&what.rank)
+            || known.is_some_and(|(known, deleted)| {
+                **known > what.rank || **known == what.rank && (*deleted || !what.delete)
+            })
     };
     let going = |finds: &Finds| {
         let mut rows = Positions::new();
@@ -113,7 +118,11 @@ pub(crate) fn judge(
         } else if what.delete && !soft {
             verdict.unstored.insert(*event);
             verdict.buried.push(*event);
-        } else if let Some((at, hit)) = rows_of_deletes.get(event) {
+        } else if let Some((at, hit)) = rows_of_deletes.get(event)
+            && !newest
+                .get(event)
+                .is_some_and(|(known, _)| events.gaps.has_before(*event, known))
+        {
             verdict.unstored.insert(*event);
             let of_file = verdict.flagged.entry(*at).or_default();
             of_file.insert(hit.row, *event);

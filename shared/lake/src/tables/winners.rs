@@ -206,9 +206,7 @@ impl Events {
         if ranked.contains(&false) {
             self.refuse(delivered, &ranked)?;
         }
-        // What a hard delete holds is never stored.
-        let unstored = self.places.flag.is_none().then_some(deletes);
-        self.gaps.note(batch, first, unstored);
+        self.gaps.note(batch, first, deletes);
         let (winners, gaps) = (&mut self.winners, &mut self.gaps);
         let takes_part = |row: u64| {
             let at = (row - first) as usize;
