@@ -130,7 +130,7 @@ impl Known {
 
     /// Takes note of a truncate; whether it is newer than all before it.
     fn truncate(&mut self, events: &Reduced) -> Result<bool> {
-        let Some(new) = &events.truncated else {
+        let Some((_, new)) = events.truncates.last() else {
             return Ok(false);
         };
         if let Some(old) = &self.truncated {
@@ -161,22 +161,17 @@ async fn settle(
         rest,
     } = taken;
     let events = events.expect("intake gives back the events it was given");
-    let events = events.finish()?;
+    let mut events = events.finish()?;
     let sought = keyed.and_then(Keyed::sought);
+    let before = known.truncated.clone();
     let truncates = known.truncate(&events)?;
+    events.truncates.extend(before.map(|rank| (None, rank)));
     let floor = known.truncated.as_ref().filter(|_| truncates);
-    let (mut stored, graves, emptied) = futures::try_join!(
-        find(
-            &stage,
-            sought.as_ref(),
-            &events,
-            (events.places.sequence, events.places.flag)
-        ),
+    let (stored, graves, emptied, unburied) = futures::try_join!(
+        find(&stage, sought.as_ref(), &events, events.places.sequence),
         async {
             match &graveyard {
-                Some(yard) => {
-                    find(&yard.stage, sought.as_ref(), &events, (yard.sequence, None)).await
-                }
+                Some(yard) => find(&yard.stage, sought.as_ref(), &events, yard.sequence).await,
                 None => Ok(Finds::new()),
             }
         },
@@ -187,16 +182,27 @@ async fn settle(
                 }
                 None => Ok(Positions::new()),
             }
+        },
+        async {
+            match (floor, &graveyard) {
+                (Some(floor), Some(yard)) => {
+                    truncate::older(&yard.stage, &events.order, yard.sequence, floor).await
+                }
+                (Some(_), None) | (None, _) => Ok(Positions::new()),
+            }
         }
     )?;
-    truncate::forget(&mut stored, &emptied);
+    let standing = truncate::standing(&stored, &emptied, &events);
     let floors = Floors {
         collected: known.collected.as_ref(),
         truncated: known.truncated.as_ref(),
     };
-    let mut verdict = judge(&events, &stored, &graves, graveyard.is_none(), floors)?;
+    let mut verdict = judge(&events, &standing, &graves, graveyard.is_none(), floors)?;
     for (at, rows) in emptied {
         *verdict.gone.entry(at).or_default() |= rows;
+    }
+    for (at, rows) in unburied {
+        *verdict.cleared.entry(at).or_default() |= rows;
     }
     let flagged = verdict.flagged();
     let Verdict {
@@ -260,12 +266,12 @@ async fn find(
     stage: &Stage<'_>,
     sought: Option<&Sought>,
     events: &Reduced,
-    (sequence, flag): (usize, Option<usize>),
+    sequence: usize,
 ) -> Result<Finds> {
     match sought {
         Some(sought) => {
             stage
-                .probe(sought, Some((events.order.clone(), sequence, flag)))
+                .probe(sought, Some((events.order.clone(), sequence)))
                 .await
         }
         None => Ok(Finds::new()),

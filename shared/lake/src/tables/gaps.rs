@@ -61,9 +61,9 @@ struct Before {
 }
 
 impl Before {
-    /// Whether it was applied to what the table had; a delete wins a tie.
+    /// Whether it was applied to what the table had.
     fn is_newer(&self, known: Option<&Rank>) -> bool {
-        known.is_none_or(|known| self.rank > *known || self.delete && self.rank == *known)
+        known.is_none_or(|known| self.rank > *known)
     }
 }
 
@@ -197,7 +197,7 @@ impl Gaps {
             .filter(|(row, _)| events.winners.contains_key(*row) && !unstored.contains(**row));
         for (row, gap) in open {
             let base = bases.get(row);
-            let source = |at: &usize| (*at, self.source(*at, (*row, gap), base));
+            let source = |at: &usize| (*at, self.source(*at, (*row, gap), base, events));
             let sources: Vec<_> = match gap.keeps {
                 true => self.columns.values().map(source).collect(),
                 false => gap.columns.iter().map(source).collect(),
@@ -235,16 +235,26 @@ impl Gaps {
     }
 
     /// Where an event's value of a column comes from.
-    fn source(&self, at: usize, (row, gap): (u64, &Gap), base: Option<&Base<'_>>) -> Source {
+    fn source(
+        &self,
+        at: usize,
+        (row, gap): (u64, &Gap),
+        base: Option<&Base<'_>>,
+        events: &Reduced,
+    ) -> Source {
         let known = base.and_then(|base| base.rank);
         let own = |row, gap: &Gap| (!gap.columns.contains(&at)).then_some(Source::Change(row));
         // What a delete that keeps the row has itself, in case there is no row.
         let mut last = own(row, gap);
+        // The row that a truncate has to come before, to leave nothing to be kept.
+        let mut holder = row;
         let mut before = gap.before.as_ref();
         while let Some(event) = before.filter(|event| event.is_newer(known)) {
-            if event.delete && !self.soft {
-                return Source::Nothing;
+            let is_gone = events.is_truncated_before(holder, &event.rank);
+            if event.delete && !self.soft || is_gone {
+                return last.unwrap_or(Source::Nothing);
             }
+            holder = event.row;
             match self.of.get(&event.row) {
                 Some(gap) if gap.keeps || gap.columns.contains(&at) => {
                     last = own(event.row, gap).or(last);
@@ -253,7 +263,10 @@ impl Gaps {
                 _ => return Source::Change(event.row),
             }
         }
-        match base.and_then(|base| base.row) {
+        let there = base.and_then(|base| base.row).filter(|(.., rank)| {
+            !rank.is_some_and(|rank| events.is_truncated_before(holder, rank))
+        });
+        match there {
             Some((file, row, _)) => Source::Stored(file, row),
             None => last.unwrap_or(Source::Nothing),
         }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
-    array::{Array as _, ArrayRef, AsArray as _, new_null_array},
+    array::{ArrayRef, new_null_array},
     datatypes::DataType,
 };
 use futures::{StreamExt, TryStreamExt, stream};
@@ -44,15 +44,15 @@ pub(crate) struct Wanted {
     pub sought: Sought,
     /// Key columns: the name the table's files have it under, none where old rows are NULL; and its type.
     pub columns: Vec<Column>,
-    /// The column that orders rows of one key, and the one that flags deleted ones, if any; none when every match goes.
-    pub order: Option<(Order, Column, Option<Column>)>,
+    /// The column that orders rows of one key; none when every match goes.
+    pub order: Option<(Order, Column)>,
 }
 
 /// The name the table's files have a column under, none where old rows are NULL; and its type.
 pub(crate) type Column = (Option<String>, DataType);
 
 /// What was found in one file, of rows that have one of the keys and are not deleted yet.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     /// Their numbers.
     pub rows: RoaringTreemap,
@@ -61,7 +61,7 @@ pub(crate) struct Found {
 }
 
 /// A row of a table that has one of the keys.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Hit {
     /// Its number in the file.
     pub row: u64,
@@ -69,8 +69,6 @@ pub(crate) struct Hit {
     pub event: u64,
     /// Its sequence.
     pub rank: Option<Rank>,
-    /// Whether it is flagged as deleted.
-    pub deleted: bool,
 }
 
 /// What is found, by position of the file in the table.
@@ -185,13 +183,8 @@ impl Wanted {
     /// Rows of some row groups that have one of the keys.
     async fn find(&self, file: &Readable, groups: Vec<usize>) -> Result<Found> {
         let footer = file.footer();
-        let order = self.order.as_ref();
-        let order = order.map(|(_, column, flag)| std::iter::once(column).chain(flag));
-        let columns: Vec<&Column> = self
-            .columns
-            .iter()
-            .chain(order.into_iter().flatten())
-            .collect();
+        let order = self.order.as_ref().map(|(_, column)| column);
+        let columns: Vec<&Column> = self.columns.iter().chain(order).collect();
         let places: Vec<Option<usize>> = columns
             .iter()
             .map(|(name, _)| columns::position(footer.schema(), name.as_ref()?))
@@ -219,10 +212,7 @@ impl Wanted {
                     None => new_null_array(kind, rows),
                 };
                 let read: Vec<ArrayRef> = places.iter().zip(&columns).map(column).collect();
-                let (key, rest) = read.split_at(self.columns.len());
-                let flag = rest.get(1).and_then(|flag| flag.as_boolean_opt());
-                let deleted =
-                    |row: usize| flag.is_some_and(|flag| flag.is_valid(row) && flag.value(row));
+                let (key, sequence) = read.split_at(self.columns.len());
                 let mut matches = Vec::new();
                 self.sought
                     .set
@@ -232,13 +222,12 @@ impl Wanted {
                             matches.push((row, event));
                         }
                     });
-                for ((order, ..), sequence) in self.order.iter().zip(rest) {
+                for ((order, _), sequence) in self.order.iter().zip(sequence) {
                     for (row, event) in &matches {
                         found.hits.push(Hit {
                             row: first + *row as u64,
                             event: *event,
                             rank: order.read(sequence, *row)?,
-                            deleted: deleted(*row),
                         });
                     }
                 }

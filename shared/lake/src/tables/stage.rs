@@ -292,12 +292,11 @@ impl<'a> Stage<'a> {
         Ok(intake.finish())
     }
 
-    /// Rows of the base that have one of the keys; given an order, with their sequence, and whether their flag says that
-    /// they are deleted.
+    /// Rows of the base that have one of the keys, in the order given when there is one.
     pub(super) async fn probe(
         &self,
         sought: &Sought,
-        order: Option<(Order, usize, Option<usize>)>,
+        order: Option<(Order, usize)>,
     ) -> Result<Finds> {
         let Some(base) = self.base.as_ref().filter(|_| self.rows() > 0) else {
             return Ok(Finds::new());
@@ -305,10 +304,7 @@ impl<'a> Stage<'a> {
         let wanted = Wanted {
             sought: sought.clone(),
             columns: self.key.iter().map(|at| self.of_base(base, *at)).collect(),
-            order: order.map(|(order, at, flag)| {
-                let flag = flag.map(|at| self.of_base(base, at));
-                (order, self.of_base(base, at), flag)
-            }),
+            order: order.map(|(order, at)| (order, self.of_base(base, at))),
         };
         let (objects, footers) = (&self.lake.objects, &self.lake.footers);
         let found = probe(objects, footers, base, &Arc::new(wanted)).await;

@@ -2,17 +2,21 @@
 //! remembers: an older event that arrives late is dropped as if its row had been deleted. Soft deletes keep nothing of it
 //! either: a truncate names no rows that could be flagged, and any split of a history into batches ends alike.
 
+use std::borrow::Cow;
+
 use arrow::{array::Array as _, datatypes::DataType};
 use ports::Result;
 use roaring::RoaringTreemap;
 
 use super::{
     columns,
+    probe::Hit,
     rank::{Order, Rank},
     read::{Readable, failed},
     stage::Stage,
     table::{Data, Table},
     verdict::{Finds, Positions},
+    winners::Reduced,
 };
 
 /// Rows decoded at a time.
@@ -41,16 +45,29 @@ pub(super) async fn older(
     Ok(emptied)
 }
 
-/// Takes rows that go out of what was found.
-pub(super) fn forget(finds: &mut Finds, emptied: &Positions) {
-    for (at, rows) in emptied {
-        let Some(found) = finds.get_mut(at) else {
+/// What was found less the rows that were gone before the events of their keys came.
+pub(super) fn standing<'a>(
+    finds: &'a Finds,
+    emptied: &Positions,
+    events: &Reduced,
+) -> Cow<'a, Finds> {
+    if emptied.is_empty() {
+        return Cow::Borrowed(finds);
+    }
+    let mut standing = finds.clone();
+    for (at, found) in &mut standing {
+        let Some(rows) = emptied.get(at) else {
             continue;
         };
-        found.rows -= rows;
-        found.hits.retain(|hit| !rows.contains(hit.row));
+        let is_gone = |hit: &Hit| match &hit.rank {
+            Some(rank) => events.is_truncated_before(hit.event, rank),
+            None => true,
+        };
+        found
+            .hits
+            .retain(|hit| !rows.contains(hit.row) || !is_gone(hit));
     }
-    finds.retain(|_, found| !found.rows.is_empty());
+    Cow::Owned(standing)
 }
 
 async fn of_file(

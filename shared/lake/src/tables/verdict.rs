@@ -57,14 +57,12 @@ pub(crate) fn judge(
         events.order.alike(&event.rank, floor)?;
     }
     let is_truncated = |rank: &Rank| floors.truncated.is_some_and(|floor| rank <= floor);
-    // With whether it is a delete's, which wins a tie.
-    let mut newest = HashMap::<u64, (&Rank, bool)>::new();
-    let rows = hits(stored).map(|(_, hit)| (hit, hit.deleted));
-    for (hit, deleted) in rows.chain(hits(graves).map(|(_, hit)| (hit, true))) {
+    let mut newest = HashMap::<u64, &Rank>::new();
+    for hit in hits(stored).chain(hits(graves)).map(|(_, hit)| hit) {
         let Some(rank) = &hit.rank else { continue };
         events.order.alike(&events.winners[&hit.event].rank, rank)?;
-        let known = newest.entry(hit.event).or_insert((rank, deleted));
-        *known = (rank, deleted).max(*known);
+        let known = newest.entry(hit.event).or_insert(rank);
+        *known = rank.max(*known);
     }
     let mut late = RoaringTreemap::new();
     if let Some(collected) = floors.collected {
@@ -79,11 +77,8 @@ pub(crate) fn judge(
         }
     }
     let is_dropped = |event: u64| {
-        let (known, what) = (newest.get(&event), &events.winners[&event]);
-        is_truncated(&what.rank)
-            || known.is_some_and(|(known, deleted)| {
-                **known > what.rank || **known == what.rank && (*deleted || !what.delete)
-            })
+        let (known, rank) = (newest.get(&event), &events.winners[&event].rank);
+        is_truncated(rank) || known.is_some_and(|known| **known >= *rank)
     };
     let going = |finds: &Finds| {
         let mut rows = Positions::new();
@@ -121,7 +116,7 @@ pub(crate) fn judge(
         } else if let Some((at, hit)) = rows_of_deletes.get(event)
             && !newest
                 .get(event)
-                .is_some_and(|(known, _)| events.gaps.has_before(*event, known))
+                .is_some_and(|known| events.gaps.has_before(*event, known))
         {
             verdict.unstored.insert(*event);
             let of_file = verdict.flagged.entry(*at).or_default();

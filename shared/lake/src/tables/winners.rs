@@ -73,7 +73,7 @@ pub(crate) struct Events {
     /// A sequence of the batch: all others are of its kind.
     kind: Option<Rank>,
     winners: HashMap<u64, Event>,
-    truncated: Option<Rank>,
+    truncates: Vec<(Option<u64>, Rank)>,
     gaps: Gaps,
     aside: Vec<RecordBatch>,
     aside_rows: Vec<u64>,
@@ -86,8 +86,8 @@ pub(crate) struct Events {
 pub(crate) struct Reduced {
     /// The winners, by their row among the change's.
     pub winners: HashMap<u64, Event>,
-    /// The greatest sequence of a truncate: what is not newer is gone.
-    pub truncated: Option<Rank>,
+    /// Truncates, by their row among the change's, none for one of before: what is not newer is gone.
+    pub truncates: Vec<(Option<u64>, Rank)>,
     /// Columns of deletes, row by row as `aside_rows` says; none when there was no delete.
     pub aside: Option<RecordBatch>,
     /// Place in `aside` of a winning delete.
@@ -100,6 +100,14 @@ pub(crate) struct Reduced {
     pub order: Order,
     /// Where the columns are.
     pub places: Places,
+}
+
+impl Reduced {
+    /// Whether a truncate that came before a row had emptied the table of what is not newer than `rank`.
+    pub(super) fn is_truncated_before(&self, row: u64, rank: &Rank) -> bool {
+        let mut truncates = self.truncates.iter();
+        truncates.any(|(at, floor)| *at < Some(row) && rank <= floor)
+    }
 }
 
 impl Events {
@@ -117,7 +125,7 @@ impl Events {
             order,
             kind: None,
             winners: HashMap::new(),
-            truncated: None,
+            truncates: Vec::new(),
             gaps,
             aside: Vec::new(),
             aside_rows: Vec::new(),
@@ -190,7 +198,10 @@ impl Events {
             }
             if operations.truncates[at] {
                 superseded.insert(row);
-                self.truncated = self.truncated.take().max(Some(rank));
+                // One that is not newer than another before it changes nothing.
+                if self.truncates.last().is_none_or(|(_, last)| rank > *last) {
+                    self.truncates.push((Some(row), rank));
+                }
                 continue;
             }
             let event = Event {
@@ -271,7 +282,7 @@ impl Events {
             .collect();
         Ok(Reduced {
             winners: self.winners,
-            truncated: self.truncated,
+            truncates: self.truncates,
             aside,
             aside_rows,
             gaps: self.gaps,

@@ -158,7 +158,7 @@ fn batch(
     dice: &mut Dice,
     next: &mut i64,
     written: Written,
-    (rows, truncates): (u64, bool),
+    rows: u64,
 ) -> (RecordBatch, Vec<Event>) {
     let ops = [
         None,
@@ -180,11 +180,7 @@ fn batch(
             let key = (small(9) > 0).then(|| small(7));
             let sequence = (small(14) > 0).then(|| (*next / 2 - small(12)).max(0));
             let (name, op) = (small(3), small(8));
-            let op = if truncates && small(60) == 0 {
-                8 + small(2)
-            } else {
-                op
-            };
+            let op = if small(60) == 0 { 8 + small(2) } else { op };
             let value = (op < 5 || small(2) == 0).then_some(*next);
             let at = |n: i64| usize::try_from(n).expect("small");
             (key, names[at(name)], value, ops[at(op)], sequence, *next)
@@ -251,22 +247,32 @@ impl Naive {
     }
 
     fn apply(&mut self, events: &[Event]) {
-        let truncates = events.iter().filter(|event| event.truncate);
-        let newest = truncates.filter_map(|event| event.sequence).max();
-        self.truncated = self.truncated.max(newest);
-        let floor = self.truncated;
-        self.rows.retain(|_, (_, sequence)| Some(*sequence) > floor);
-        let ordered = events.iter().filter(|event| event.sequence.is_some());
-        for event in ordered.filter(|event| !event.truncate && event.sequence > floor) {
-            let key = self.key(&event.row);
-            let sequence = event.sequence.expect("filtered");
-            // A delete wins a tie.
-            let is_deleted = |row: &Row| self.soft && row.last().is_some_and(|flag| flag == "true");
-            let stored = self.rows.get(&key).map(|(row, at)| (*at, is_deleted(row)));
-            let buried = self.graves.get(&key).map(|(_, at)| (*at, true));
-            if Some((sequence, event.delete)) <= stored.max(buried) {
+        let mut fresh = std::collections::BTreeSet::new();
+        for event in events {
+            if event.sequence <= self.truncated {
                 continue;
             }
+            if event.truncate {
+                self.truncated = event.sequence;
+                let floor = self.truncated;
+                self.rows.retain(|_, (_, sequence)| Some(*sequence) > floor);
+                self.graves
+                    .retain(|_, (_, sequence)| Some(*sequence) > floor);
+                continue;
+            }
+            let key = self.key(&event.row);
+            let sequence = event.sequence.expect("filtered");
+            // Of equals of one change a delete wins, and what was there before stays.
+            let of_now = fresh.contains(&key) && event.delete;
+            let is_deleted = |row: &Row| self.soft && row.last().is_some_and(|flag| flag == "true");
+            let stored = self.rows.get(&key);
+            let stored = stored.map(|(row, at)| (*at, !of_now || is_deleted(row)));
+            let buried = self.graves.get(&key).map(|(_, at)| (*at, true));
+            let there = stored.max(buried);
+            if there.is_some_and(|(at, stays)| at > sequence || at == sequence && stays) {
+                continue;
+            }
+            fresh.insert(key.clone());
             let mut row = event.row.clone();
             if self.soft {
                 if let Some((old, _)) = self.rows.get(&key).filter(|_| event.delete) {
@@ -322,8 +328,7 @@ async fn check(seed: u64, limits: Limits) {
         let split: Vec<_> = (0..=dice.below(3))
             .map(|_| {
                 let rows = dice.below(9);
-                // Where one comes later than what is newer, a soft delete has kept what it removes.
-                batch(&mut dice, &mut next, written, (rows, !soft))
+                batch(&mut dice, &mut next, written, rows)
             })
             .collect();
         let events: Vec<Event> = split
