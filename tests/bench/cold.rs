@@ -19,6 +19,9 @@ use crate::{
     sample::{json_chain, summary},
 };
 
+/// Names the folder of the functions' programs, to measure those of another profile: `target/small` after
+/// `cargo build --profile small -p ingest -p coalesce -p sweep`. A program that is not in it is not measured.
+const FUNCTIONS: &str = "HEADWATER_FUNCTIONS";
 /// Longest a function may take for one step.
 const STEP_MAX: Duration = Duration::from_secs(10);
 
@@ -85,6 +88,9 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
     task.write("project/headwater.yml", "name: cold\n")?;
     let mut results = serde_json::Map::new();
     for subject in subjects() {
+        if std::env::var_os(FUNCTIONS).is_some() && program(subject.program).is_err() {
+            continue;
+        }
         eprintln!("  {}", subject.name);
         results.insert(
             subject.name.to_owned(),
@@ -117,7 +123,10 @@ fn measure(subject: &Subject, task: &Path, runs: usize) -> Result<Value> {
         "rss_mb": megabytes(resting),
         "binary_mb": megabytes(std::fs::metadata(&program)?.len()),
         "stripped_mb": stripped(&program).map(megabytes),
-        "profile": "release; the profile `lambda`, which is deployed, is smaller and was not measured",
+        "programs": match std::env::var_os(FUNCTIONS) {
+            Some(folder) => format!("in {}", Path::new(&folder).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())),
+            None => "of profile release; those that are deployed, of profiles small and lambda, are smaller".into(),
+        },
     }))
 }
 
@@ -198,12 +207,16 @@ impl Drop for Started {
     }
 }
 
-/// The program built beside this one.
+/// The program in the folder that is named, else built beside this one.
 fn program(name: &str) -> Result<PathBuf> {
-    let path = std::env::current_exe()?.with_file_name(name);
+    let path = match std::env::var_os(FUNCTIONS) {
+        Some(folder) => Path::new(&folder).join(name),
+        None => std::env::current_exe()?.with_file_name(name),
+    };
     ensure!(
         path.is_file(),
-        "`{name}` is not built: cargo build --release --bin {name}"
+        "`{}` is not built: cargo build --release --bin {name}",
+        path.display()
     );
     Ok(path)
 }
