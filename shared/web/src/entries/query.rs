@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     Shared,
-    problem::{Answer, Problem},
+    problem::{Answer, ENTRY_MISSING, Problem},
     query::{encoded, parameter},
 };
 
@@ -125,12 +125,13 @@ pub(super) async fn run(State(shared): State<Shared>, request: Request) -> Answe
     drop(taken);
     // A function that has answered does nothing more: there the caller who finds the entry stale rebuilds it.
     let behind = !shared.driven;
-    ran(
-        &shared,
-        shared.entries().run(&asked, behind).await?,
-        &parts.headers,
-    )
-    .await
+    let registry = shared.entries();
+    let served = async || ran(&shared, registry.run(&asked, behind).await?, &parts.headers).await;
+    match served().await {
+        // It was there when it was looked up, and its data was gone when its rows were read: now its row is gone too.
+        Err(problem) if problem.is(ENTRY_MISSING) => served().await,
+        answer => answer,
+    }
 }
 
 /// What came of a query, as an answer.
