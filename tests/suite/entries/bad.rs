@@ -260,6 +260,8 @@ async fn bodies() -> Result<()> {
         ("/lease", json!({ "mode": "sometimes" })),
         ("/lease", json!([1])),
         ("/query", json!({ "parameters": [] })),
+        ("/query", json!(["SELECT 1", []])),
+        ("/index", json!([[{ "kind": "text", "columns": ["a"] }], 1])),
         ("/commit", json!({ "token": 1 })),
         ("/lease", json!({ "holder": "h".repeat(1_000_000) })),
         ("/lease", json!({ "holder": "h".repeat(201) })),

@@ -39,7 +39,7 @@ use crate::{
     problem::{Answer, ENTRY_MISSING, INDEX_NOT_READY, Problem},
 };
 
-pub(crate) use ask::json_body;
+pub(crate) use ask::{json_body, object};
 pub(crate) use data::is_signed;
 pub(crate) use reader::{admit, token_of};
 

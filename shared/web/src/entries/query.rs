@@ -16,13 +16,13 @@ use serde_json::value::RawValue;
 
 use super::{
     answer,
-    ask::{BODY_BYTES_MAX, Span, present},
+    ask::{BODY_BYTES_MAX, Span, object, present},
     build::{indexed, indexes},
     id,
 };
 use crate::{
     Shared,
-    problem::{Answer, ENTRY_MISSING, Problem},
+    problem::{Answer, ENTRY_MISSING},
     query::{encoded, parameter},
 };
 
@@ -45,11 +45,7 @@ pub(super) async fn over(
         .bodies
         .take(&parts.headers, body, BODY_BYTES_MAX)
         .await?;
-    let raw: Raw<'_> = serde_json::from_slice(&taken.bytes).map_err(|error| {
-        Problem::invalid(format!(
-            "the body is not `{{\"sql\", \"parameters\"}}`: {error}"
-        ))
-    })?;
+    let raw: Raw<'_> = object(&taken.bytes, r#"`{"sql", "parameters"}`"#)?;
     let limits = &shared.settings.query;
     let statement = Statement {
         parameters: bound(&raw.parameters)?,
@@ -99,10 +95,8 @@ pub(super) async fn run(State(shared): State<Shared>, request: Request) -> Answe
         .bodies
         .take(&parts.headers, body, BODY_BYTES_MAX)
         .await?;
-    let raw: Raw<'_> = serde_json::from_slice(&taken.bytes).map_err(|error| {
-        let form = "`{\"sql\", \"parameters\", \"ttl\", \"mode\", \"invalidate_on\", \"key\", \"tenant\", \"wait\", \"index\"}`";
-        Problem::invalid(format!("the body is not {form}: {error}"))
-    })?;
+    let form = r#"`{"sql", "parameters", "ttl", "mode", "invalidate_on", "key", "tenant", "wait", "index"}`"#;
+    let raw: Raw<'_> = object(&taken.bytes, form)?;
     let settings = &shared.settings.materialize;
     let ttl = match &raw.ttl {
         None => Some(settings.ttl),

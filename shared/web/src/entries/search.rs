@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    ask::{BODY_BYTES_MAX, Span, json_body},
+    ask::{BODY_BYTES_MAX, Span, json_body, object},
     id,
 };
 use crate::{
@@ -178,10 +178,8 @@ pub(super) async fn ask(
         .bodies
         .take(&parts.headers, body, BODY_BYTES_MAX)
         .await?;
-    let raw: Raw = serde_json::from_slice(&taken.bytes).map_err(|error| {
-        let form = r#"`{"index": [{"kind": "text", "columns": [..]}, {"kind": "vector", "column", "metric"}], "wait"}`"#;
-        Problem::invalid(format!("the body is not {form}: {error}"))
-    })?;
+    let form = r#"`{"index": [{"kind": "text", "columns": [..]}, {"kind": "vector", "column", "metric"}], "wait"}`"#;
+    let raw: Raw = object(&taken.bytes, form)?;
     let wait = raw.wait.map_or(Ok(Duration::ZERO), |span| span.get())?;
     let registry = shared.entries();
     let mut indexes = registry.index(&id, &raw.index).await?;
