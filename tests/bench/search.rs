@@ -306,7 +306,7 @@ async fn vectors(rows: usize, searches: usize) -> Result<Value> {
     let sought: Vec<Sought> = queries
         .iter()
         .map(|vector| Sought::Vector {
-            column: String::from("v"),
+            column: Some(String::from("v")),
             vector: vector.clone(),
         })
         .collect();

@@ -25,6 +25,8 @@ pub enum Way {
     Cut,
     /// They are never answered.
     Silent,
+    /// Whoever sends one panics.
+    Broken,
 }
 
 /// The way to some routes.
@@ -90,6 +92,9 @@ impl Transport for Direct {
             way if way == Way::Silent as u8 => {
                 tokio::time::sleep(Duration::from_secs(3_600)).await;
                 return Err("an hour is over".into());
+            }
+            way if way == Way::Broken as u8 => {
+                panic!("the transport is broken, as the test told it")
             }
             _ => {}
         }

@@ -4,20 +4,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, ensure};
 use async_trait::async_trait;
+use axum::{body::Body, extract::Request, response::Response};
 use libtest_mimic::Trial;
 use ports::{Queue, queue::Announcement};
 use tests::{
     site::Site,
     world::{Adapter, Lab},
 };
+use tower::ServiceExt;
 
 use crate::{bugs::merged, plain::test_async};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![test_async(
-        "controls::who_resumes_a_model_of_a_deployment_has_it_looked_at",
-        resumed,
-    )]
+    vec![
+        test_async(
+            "controls::who_resumes_a_model_of_a_deployment_has_it_looked_at",
+            resumed,
+        ),
+        test_async(
+            "controls::feeds_that_are_kept_open_hold_nobody_else_up",
+            many_feeds,
+        ),
+    ]
 }
 
 /// A queue that keeps the names of the tables that are announced.
@@ -62,5 +70,31 @@ async fn resumed() -> Result<()> {
         let found = heard.take();
         ensure!(found == announced, "{action}: {found:?}");
     }
+    Ok(())
+}
+
+/// What does not end is not read: it is held.
+async fn feed(site: &Site) -> Result<Response> {
+    let request = Request::get("/api/live/events").body(Body::empty())?;
+    Ok(site.router().oneshot(request).await?)
+}
+
+async fn many_feeds() -> Result<()> {
+    let site = Site::in_memory(&[], "")?;
+    let mut held = Vec::new();
+    for _ in 0..web::FEEDS_MAX {
+        let feed = feed(&site).await?;
+        ensure!(feed.status() == 200, "{}", feed.status());
+        held.push(feed);
+    }
+    let refused = site.send("GET", "/api/live/events", &[], "").await?;
+    ensure!(refused.status == 503, "{}", refused.text());
+    ensure!(!refused.header("retry-after").is_empty());
+    ensure!(refused.header("content-type") == "application/problem+json");
+    ensure!(site.send("GET", "/healthz", &[], "").await?.status == 200);
+    site.event("x", "{}").await?;
+    // Whoever goes makes room for another.
+    held.pop();
+    ensure!(feed(&site).await?.status() == 200);
     Ok(())
 }

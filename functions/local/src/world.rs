@@ -57,7 +57,7 @@ pub fn open(settings: &Settings, project: Project) -> Result<World> {
     Ok(World {
         state,
         landing: Arc::new(landing),
-        entries: Arc::new(EntryLake::new(objects.clone())),
+        entries: Arc::new(EntryLake::new(objects.clone()).copying_to(spill(file))),
         searching: searching(settings, file, &objects, clock.clone())?,
         query: query::engine(tables.clone(), objects, limits)?,
         tables,

@@ -84,6 +84,34 @@ struct Flight {
     outcome: Shared<BoxFuture<'static, Result<MaterializedFrame>>>,
 }
 
+/// Takes a call off the list when it is over, however it ends: one that stayed would answer its callers for ever.
+struct Landing {
+    client: Client,
+    id: EntryId,
+    number: u64,
+    /// Whether somebody else takes it off.
+    passed_on: bool,
+}
+
+impl Landing {
+    fn of(client: &Client, id: &EntryId, number: u64) -> Self {
+        Self {
+            client: client.clone(),
+            id: id.clone(),
+            number,
+            passed_on: false,
+        }
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        if !self.passed_on {
+            self.client.landed(&self.id, self.number);
+        }
+    }
+}
+
 static INSTALLED: OnceLock<Client> = OnceLock::new();
 
 impl Client {
@@ -192,14 +220,10 @@ impl Client {
     }
 
     async fn fly(self, id: EntryId, call: Arc<Call>, number: u64) -> Result<MaterializedFrame> {
+        let mut landing = Landing::of(&self, &id, number);
         let outcome = self.fetch(&id, &call, number).await;
         // Until it is stored, callers here are served what is here.
-        if outcome
-            .as_ref()
-            .map_or(true, |frame| frame.storing().is_none())
-        {
-            self.landed(&id, number);
-        }
+        landing.passed_on = matches!(&outcome, Ok(frame) if frame.storing().is_some());
         outcome
     }
 
@@ -348,9 +372,10 @@ impl Client {
         let storing = {
             let (client, id, call, held) = (self.clone(), id.clone(), call.clone(), held.clone());
             shared(async move {
+                let landing = Landing::of(&client, &id, number);
                 let stored = client.store(&id, &call, &lease, &held).await;
                 // Before whoever flushes goes on: the next call asks the registry.
-                client.landed(&id, number);
+                drop(landing);
                 match &stored {
                     Ok(_) => pending.stored(),
                     Err(error) => {

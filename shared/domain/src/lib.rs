@@ -30,7 +30,7 @@ mod validate;
 
 pub use entry::EntrySettings;
 pub use fingerprint::Fingerprint;
-pub use live::{LiveSettings, Maintenance};
+pub use live::{LiveSettings, Maintenance, SLOW_READS};
 pub use model::{Assert, Config, Materialized, Model, OnSchemaChange, Severity, Strategy};
 pub use name::TableName;
 pub use position::Position;

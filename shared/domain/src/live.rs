@@ -38,6 +38,9 @@ pub struct LiveSettings {
     pub maintenance: Maintenance,
 }
 
+/// How many times its own time a statement may last when its reader is slow. What it reads stays so long.
+pub const SLOW_READS: u32 = 5;
+
 /// The `maintenance:` block: what is tidied up, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maintenance {

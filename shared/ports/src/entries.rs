@@ -54,7 +54,8 @@ pub trait Entries: Send + Sync + fmt::Debug {
     /// Writes rows. `Invalid` for a column that cannot be stored.
     async fn write(&self, set: &DataSet, rows: Rows) -> Result<Stored>;
 
-    /// Takes a parquet file of at most `limit` bytes, as it arrives. `Invalid` when it is none, `TooLarge` beyond the limit.
+    /// Takes a parquet file of at most `limit` bytes, as it arrives. `Invalid` when it is none, or not every page of it can be
+    /// read; `TooLarge` beyond the limit.
     async fn receive(&self, set: &DataSet, upload: Upload, limit: u64) -> Result<Stored>;
 
     /// Looks at a data set; none when it is not there.

@@ -131,6 +131,11 @@ pub trait Embedder: Send + Sync + fmt::Debug {
     /// The vectors of some texts. `Invalid` when the texts or the settings are at fault, `Unavailable` when the service is.
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>>;
 
+    /// Whether there is one at all: without, an index that needs it is refused when it is asked for.
+    fn is_set(&self) -> bool {
+        true
+    }
+
     /// Texts that are well sent at once.
     fn batch(&self) -> usize {
         64
@@ -192,5 +197,9 @@ impl Embedder for Without {
     async fn embed(&self, _: &[String]) -> Result<Vec<Vec<f32>>> {
         let why = "no embedder is set: name one in `embedder.url`, or search with a vector";
         Err(Error::new(Kind::Invalid, "embed", "text").because(why))
+    }
+
+    fn is_set(&self) -> bool {
+        false
     }
 }

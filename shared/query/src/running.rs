@@ -26,8 +26,6 @@ const THREADS_MIN: usize = 8;
 const LATE: Duration = Duration::from_secs(1);
 /// Batches computed ahead of the reader.
 const AHEAD: usize = 2;
-/// How many times its own time work may last when its reader is slow: what it reads is not kept for ever.
-const SLOW: u32 = 5;
 
 /// Threads of our own.
 #[derive(Debug)]
@@ -122,7 +120,9 @@ impl Watch {
         let ongoing = waits.since.map_or(Duration::ZERO, |since| now - since);
         let lasted = now - self.began;
         let worked = lasted.saturating_sub(waits.over + ongoing);
-        let slow = time.saturating_mul(SLOW).saturating_sub(lasted);
+        let slow = time
+            .saturating_mul(domain::SLOW_READS)
+            .saturating_sub(lasted);
         time.saturating_sub(worked).min(slow)
     }
 

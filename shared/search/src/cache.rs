@@ -1,7 +1,7 @@
 //! Pieces of objects in memory, the least recently used of which go first.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -12,6 +12,9 @@ pub(crate) type Piece = Arc<[u8]>;
 
 /// Which object, from where, how long.
 type Key = (u64, u64, u64);
+
+/// Objects whose numbers are remembered though nothing of them is held.
+const OBJECTS_MAX: usize = 4_096;
 
 /// The cache of a process.
 #[derive(Debug)]
@@ -28,6 +31,7 @@ struct Held {
     by_age: BTreeMap<u64, Key>,
     /// Numbers of objects. Their names are never given twice, so neither are these.
     objects: HashMap<Path, u64>,
+    next: u64,
 }
 
 impl Cache {
@@ -46,8 +50,18 @@ impl Cache {
     /// The number of an object.
     pub(crate) fn object(&self, path: &Path) -> u64 {
         let mut held = self.held();
-        let next = held.objects.len() as u64;
-        *held.objects.entry(path.clone()).or_insert(next)
+        if let Some(number) = held.objects.get(path) {
+            return *number;
+        }
+        if held.objects.len() >= OBJECTS_MAX {
+            // Generations come and go for as long as the process lives.
+            let used: HashSet<u64> = held.pieces.keys().map(|(object, _, _)| *object).collect();
+            held.objects.retain(|_, number| used.contains(number));
+        }
+        let number = held.next;
+        held.next += 1;
+        held.objects.insert(path.clone(), number);
+        number
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<Piece> {
@@ -112,5 +126,20 @@ mod tests {
         let (a, b) = (Path::from("a"), Path::from("b"));
         assert_ne!(cache.object(&a), cache.object(&b));
         assert_eq!(cache.object(&a), cache.object(&a));
+    }
+
+    #[test]
+    fn objects_of_which_nothing_is_held_are_forgotten_and_no_number_is_given_twice() {
+        let cache = Cache::new(10);
+        let kept = cache.object(&Path::from("kept"));
+        cache.put((kept, 0, 4), &Piece::from(vec![0_u8; 4]));
+        let mut last = kept;
+        for at in 0..3 * OBJECTS_MAX {
+            let number = cache.object(&Path::from(format!("gone/{at}")));
+            assert!(number > last);
+            last = number;
+        }
+        assert!(cache.held().objects.len() <= OBJECTS_MAX);
+        assert_eq!(cache.object(&Path::from("kept")), kept);
     }
 }

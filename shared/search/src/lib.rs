@@ -35,7 +35,7 @@ use ports::{
 use cache::Cache;
 use source::Source;
 
-/// Indexes that stay open.
+/// Indexes that stay open, as long as their tails are not larger together than the cache.
 const OPEN_MAX: usize = 32;
 
 /// What a process may use.
@@ -53,6 +53,8 @@ pub struct Indexes {
     objects: Objects,
     scratch: PathBuf,
     cache: Arc<Cache>,
+    /// Bytes of the tails of open indexes: those of many vectors hold all centroids.
+    tails_max: u64,
     open: Mutex<VecDeque<(IndexFile, Opened)>>,
 }
 
@@ -77,6 +79,7 @@ impl Indexes {
         Self {
             objects,
             scratch: settings.scratch,
+            tails_max: settings.cache as u64,
             cache: Arc::new(Cache::new(settings.cache)),
             open: Mutex::default(),
         }
@@ -116,8 +119,15 @@ impl Indexes {
             }
         };
         let mut held = self.held();
-        held.truncate(OPEN_MAX - 1);
         held.push_front((index.clone(), opened.clone()));
+        let mut tails = 0;
+        let fits = |(index, _): &&(IndexFile, Opened)| {
+            tails += index.tail;
+            tails <= self.tails_max
+        };
+        let stay = held.iter().take(OPEN_MAX).take_while(fits).count();
+        // The one that is asked for stays, however large.
+        held.truncate(stay.max(1));
         Ok(opened)
     }
 

@@ -234,6 +234,9 @@ async fn a_query_that_is_none_is_refused_with_its_place() {
         ("a (b", "character"),
         ("title:", "character 7"),
         ("nobody:a", "nobody"),
+        ("a nobody:a", "character 3"),
+        ("quick do*", "character 9"),
+        ("dog~2", "character 4"),
         (deep.as_str(), "longer"),
         ("((((((((((a))))))))))", "character 9"),
     ] {

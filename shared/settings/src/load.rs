@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, io, path::Path};
 
 use domain::{
-    Duration, LiveSettings, Maintenance, cdc::Placeholder, duration::parse_duration, items::Column,
-    name::is_identifier,
+    Duration, LiveSettings, Maintenance, SLOW_READS, cdc::Placeholder, duration::parse_duration,
+    items::Column, name::is_identifier,
 };
 
 use crate::{
@@ -87,6 +87,7 @@ impl Settings {
             project,
         };
         reader.finish(top);
+        lasting(&mut reader, &settings);
         if reader.complaints.is_empty() {
             Ok(settings)
         } else {
@@ -328,6 +329,20 @@ fn maintenance(reader: &mut Reader<'_>, node: Option<Node>) -> Maintenance {
     }
     finish(reader, section, "maintenance");
     maintenance
+}
+
+/// A statement must not outlive the objects that it began to read.
+fn lasting(reader: &mut Reader<'_>, settings: &Settings) {
+    let (timeout, grace) = (settings.query.timeout, settings.live.maintenance.grace);
+    if timeout.saturating_mul(SLOW_READS) > grace {
+        reader.complain(
+            FILE,
+            format!(
+                "`maintenance.grace` ({grace:?}) must be at least {SLOW_READS} times `query.timeout` ({timeout:?}): a \
+                 statement whose reader is slow lasts so long, and needs the objects it began with"
+            ),
+        );
+    }
 }
 
 fn query(reader: &mut Reader<'_>, node: Option<Node>) -> QueryLimits {

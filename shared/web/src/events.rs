@@ -4,12 +4,15 @@
 //! `?after=0` starts with everything still remembered. Without either the feed starts now. Numbers
 //! count from 1 in each process: an id this process has not reached comes from an earlier one, and
 //! is answered with everything remembered.
+//!
+//! A feed keeps its connection for as long as somebody listens, so there are at most [`FEEDS_MAX`]: whoever else asks is told
+//! to come again, and those who send events or ask how the server is find connections.
 
-use std::{collections::VecDeque, convert::Infallible};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
 use axum::{
     extract::{Query, State},
-    http::HeaderMap,
+    http::{HeaderMap, StatusCode},
     response::{
         Sse,
         sse::{self, KeepAlive},
@@ -18,12 +21,23 @@ use axum::{
 use engine::runner::{Numbered, Runner};
 use futures::{Stream, stream};
 use serde::Deserialize;
-use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio::sync::{
+    OwnedSemaphorePermit, Semaphore,
+    broadcast::{Receiver, error::RecvError},
+};
 
 use crate::{
     Shared,
     problem::{Answer, Problem},
 };
+
+/// Most feeds at one time: a quarter of the connections that `serve` has.
+pub const FEEDS_MAX: usize = 128;
+
+/// The right of feeds to be there.
+pub(crate) fn places() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(FEEDS_MAX))
+}
 
 /// Query parameters.
 #[derive(Debug, Deserialize)]
@@ -44,7 +58,13 @@ pub(crate) async fn events(
             Some(id.ok_or_else(|| Problem::invalid("Last-Event-ID is not the number of an event"))?)
         }
     };
-    let feed = Feed::new(shared.app.runner, after);
+    let place = shared.feeds.clone().try_acquire_owned().map_err(|_| {
+        let why = format!(
+            "{FEEDS_MAX} feeds are open, which is as many as there may be: close one, or come again"
+        );
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, why)
+    })?;
+    let feed = Feed::new(shared.app.runner, after, place);
     Ok(Sse::new(stream::unfold(feed, Feed::next)).keep_alive(KeepAlive::default()))
 }
 
@@ -54,10 +74,12 @@ struct Feed {
     receiver: Receiver<Numbered>,
     /// Number of the last event sent or skipped.
     last: u64,
+    /// Given back when nobody listens any more.
+    _place: OwnedSemaphorePermit,
 }
 
 impl Feed {
-    fn new(runner: Runner, after: Option<u64>) -> Self {
+    fn new(runner: Runner, after: Option<u64>, place: OwnedSemaphorePermit) -> Self {
         let (remembered, receiver) = runner.events(0);
         let newest = remembered.last().map_or(0, |event| event.id);
         let last = match after {
@@ -74,6 +96,7 @@ impl Feed {
             pending,
             receiver,
             last,
+            _place: place,
         }
     }
 

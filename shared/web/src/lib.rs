@@ -23,6 +23,8 @@ pub mod rows;
 
 use std::sync::Arc;
 
+pub use events::FEEDS_MAX;
+
 use axum::{
     Router, middleware,
     routing::{get, post},
@@ -54,6 +56,7 @@ struct Shared {
     counters: Arc<metrics::Counters>,
     bodies: body::Budget,
     answers: body::Budget,
+    feeds: Arc<tokio::sync::Semaphore>,
 }
 
 impl std::ops::Deref for Shared {
@@ -127,6 +130,7 @@ fn finish(routes: Router<Shared>, app: App) -> Router {
         counters: Arc::default(),
         bodies: body::Budget::default(),
         answers: body::Budget::of_answers(),
+        feeds: events::places(),
     };
     routes
         .fallback(problem::not_found)

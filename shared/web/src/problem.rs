@@ -26,6 +26,9 @@ const DETAIL_BYTES_MAX: usize = 4 << 10;
 /// An index that is being built: it is worth asking again soon.
 pub(crate) const INDEX_NOT_READY: &str = "urn:headwater:problem:index-not-ready";
 
+/// An entry that cannot be read: it is not there, or its data is gone.
+pub(crate) const ENTRY_MISSING: &str = "urn:headwater:problem:entry-missing";
+
 /// What a handler answers with.
 pub(crate) type Answer<T> = Result<T, Problem>;
 
@@ -93,6 +96,11 @@ impl Problem {
             kind,
             ..Self::new(status, detail)
         }
+    }
+
+    /// Whether it is of a type.
+    pub(crate) fn is(&self, kind: &str) -> bool {
+        self.kind == kind
     }
 
     /// The status.

@@ -27,6 +27,7 @@ use serde_json::value::RawValue;
 use crate::{
     Shared,
     body::Part,
+    entries::object,
     problem::{Answer, Problem},
     rows::{self, Format},
 };
@@ -126,11 +127,7 @@ struct Raw<'a> {
 }
 
 fn parse(body: &[u8]) -> Answer<Asked> {
-    let raw: Raw<'_> = serde_json::from_slice(body).map_err(|error| {
-        Problem::invalid(format!(
-            "the body is not `{{\"sql\": .., \"parameters\": [..]}}`: {error}"
-        ))
-    })?;
+    let raw: Raw<'_> = object(body, r#"`{"sql": .., "parameters": [..]}`"#)?;
     let parameters = raw
         .parameters
         .iter()
@@ -171,5 +168,6 @@ mod tests {
             assert!(parameter(1, bad).is_err(), "{bad}");
         }
         assert!(parse(br#"{"sql": "SELECT 1", "params": []}"#).is_err());
+        assert!(parse(br#" ["SELECT 1"]"#).is_err());
     }
 }

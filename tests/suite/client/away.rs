@@ -25,6 +25,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             "client::a_registry_that_goes_between_look_up_and_rows_costs_no_answer",
             between,
         ),
+        test_async(
+            "client::a_call_that_ended_in_a_panic_is_not_the_answer_for_ever",
+            panicked,
+        ),
     ]
 }
 
@@ -93,6 +97,21 @@ async fn raised() -> Result<()> {
     ensure!(lease.status == 201, "{}", lease.text());
     let refused = guarded(bench.source.clone()).await;
     ensure!(matches!(&refused, Err(Error::Building(_))), "{refused:?}");
+    Ok(())
+}
+
+async fn panicked() -> Result<()> {
+    let bench = Bench::new()?;
+    bench.way.set(Way::Broken);
+    for _ in 0..2 {
+        let refused = counted(bench.source.clone(), 0).await;
+        ensure!(matches!(&refused, Err(Error::Away(_))), "{refused:?}");
+    }
+    // Each asked by itself.
+    ensure!(bench.way.sent().len() == 2);
+    bench.way.set(Way::Open);
+    let frame = counted(bench.source.clone(), 0).await?;
+    ensure!(frame.served() == Served::Built && rows(&frame).await? == signups(0));
     Ok(())
 }
 

@@ -7,12 +7,16 @@ use std::sync::{
 
 use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
-use domain::Duration;
+use domain::{
+    Duration, Timestamp,
+    entry::{EntryId, INDEX, Index, IndexState},
+};
 use libtest_mimic::Trial;
 use ports::{
     Error, Kind, Search,
     entries::DataSet,
     search::{Hit, IndexFile, Near, Plan, Progress, Words},
+    state::Span,
     tables::Rows,
 };
 use serde_json::{Value, json};
@@ -72,6 +76,8 @@ struct Told {
     what: AtomicU64,
     started: Semaphore,
     go_on: Semaphore,
+    /// Of builds that wrote their file, or could not: from then on they write nothing.
+    ended: Semaphore,
 }
 
 #[async_trait]
@@ -100,7 +106,9 @@ impl Search for Told {
             }
             _ => {}
         }
-        self.inner.build(set, name, plan, rows, progress).await
+        let built = self.inner.build(set, name, plan, rows, progress).await;
+        self.ended.add_permits(1);
+        built
     }
 
     async fn words(&self, index: &IndexFile, words: &Words) -> ports::Result<Vec<Hit>> {
@@ -119,10 +127,37 @@ fn told() -> Result<(Desk, Arc<Told>)> {
         what: AtomicU64::new(BUILD),
         started: Semaphore::new(0),
         go_on: Semaphore::new(0),
+        ended: Semaphore::new(0),
     });
     lab.world.searching.indexes = told.clone();
     let desk = Desk::on(Site::new(lab, "materialize:\n  grace: 0s\n  lease: 60s\n")?)?;
     Ok((desk, told))
+}
+
+/// Waits until something is so; what never is fails.
+async fn until(what: &str, is: impl AsyncFn() -> Result<bool>) -> Result<()> {
+    let looks = async {
+        while !is().await? {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        Ok(())
+    };
+    let patience = std::time::Duration::from_secs(60);
+    tokio::time::timeout(patience, looks)
+        .await
+        .with_context(|| what.to_owned())?
+}
+
+/// Until when the one index of the entry is its builder's.
+async fn deadline(desk: &Desk) -> Result<Timestamp> {
+    let id: EntryId = desk.id.parse()?;
+    let span = Span::prefix(domain::entry::entry(&id), INDEX, 1);
+    let items = desk.site.lab.world.state.query(&span).await?;
+    let index: Index = items.first().context("no index")?.decode()?;
+    match index.state {
+        IndexState::Building { deadline, .. } => Ok(deadline),
+        other => anyhow::bail!("it is {other:?}"),
+    }
 }
 
 fn text() -> Value {
@@ -156,10 +191,18 @@ async fn not_ready() -> Result<()> {
         "{job}"
     );
     // The deadline moves while the build goes on, and with it is told how far it is.
+    let clock = &desk.site.lab.clock;
     for _ in 0..20 {
-        desk.site.lab.clock.advance(Duration::from_secs(15));
-        // The builder gets its turn.
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        let before = deadline(&desk).await?;
+        until("the builder never sleeps", async || {
+            Ok(clock.next_wake().is_some())
+        })
+        .await?;
+        clock.set(clock.next_wake().context("it woke by itself")?);
+        until("the deadline never moves", async || {
+            Ok(deadline(&desk).await? > before)
+        })
+        .await?;
     }
     let job = desk.send("POST", "/search", search.clone()).await?.json()?["job"].clone();
     ensure!(job["job"] == begun["job"] && job["rows_done"] == 2, "{job}");
@@ -203,6 +246,8 @@ async fn taken_over() -> Result<()> {
 async fn generations() -> Result<()> {
     let (desk, told) = told()?;
     desk.build(json!({}), &notes()).await?;
+    let old_set = desk.site.lab.world.entries.list().await?;
+    let old_set = old_set.into_iter().next().context("no data")?;
     let old = begin(&desk, &told, WAIT).await?;
     // While the old generation is being indexed, a new one is committed.
     told.what.store(BUILD, Ordering::SeqCst);
@@ -213,11 +258,20 @@ async fn generations() -> Result<()> {
     let indexes = settled(&desk).await?;
     ensure!(indexes[0]["job"] != old["job"], "{indexes}");
     ensure!(found(&desk, "/search", json!({ "query": "outage" })).await? == [7]);
-    // The old builder goes on, and may publish nothing.
+    // The old builder goes on, and may publish nothing: when it has seen that, it removes what it wrote.
     told.go_on.add_permits(1);
-    for _ in 0..200 {
-        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-    }
+    told.ended.acquire_many(2).await?.forget();
+    until("the old builder never ends", async || {
+        Ok(desk
+            .site
+            .lab
+            .world
+            .entries
+            .beside(&old_set)
+            .await?
+            .is_empty())
+    })
+    .await?;
     let now = desk.send("GET", "/index", json!({})).await?.json()?["indexes"].clone();
     ensure!(now == indexes, "{now}");
     ensure!(found(&desk, "/search", json!({ "query": "outage" })).await? == [7]);
@@ -234,15 +288,12 @@ async fn evicted() -> Result<()> {
         .send("POST", "/search", json!({ "query": "outage" }))
         .await?;
     ensure!(answer.status == 404, "{}", answer.text());
-    for _ in 0..500 {
-        if desk.data_sets().await? == 0 {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-    }
     // A builder that wrote after the folder went removes what it wrote, once it sees that nobody wants it.
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-    ensure!(desk.data_sets().await? == 0);
+    told.ended.acquire().await?.forget();
+    until("what was written stays", async || {
+        Ok(desk.data_sets().await? == 0)
+    })
+    .await?;
     // The entry come again is indexed only if somebody asks.
     desk.build(json!({}), &notes()).await?;
     let answer = desk

@@ -5,6 +5,7 @@ mod bugs;
 mod cost;
 mod deaths;
 mod distinct;
+mod evictions;
 mod jobs;
 mod leases;
 mod program;
@@ -24,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(cost::trials());
     trials.extend(deaths::trials());
     trials.extend(distinct::trials());
+    trials.extend(evictions::trials());
     trials.extend(jobs::trials());
     trials.extend(leases::trials());
     trials.extend(program::trials());

@@ -190,6 +190,23 @@ async fn formats() -> Result<()> {
         "{}",
         same.status
     );
+    // Another form of the same rows is another thing to a cache.
+    for accept in [
+        "text/csv",
+        "application/vnd.apache.arrow.stream",
+        "application/vnd.headwater.entry+json",
+    ] {
+        let asked = [("accept", accept), ("if-none-match", tag.as_str())];
+        let other = desk.with("GET", "", &asked, json!({})).await?;
+        ensure!(
+            other.status == 200 && other.header("etag") != tag,
+            "{accept}: {}",
+            other.status
+        );
+        let tag = other.header("etag").to_owned();
+        let asked = [("accept", accept), ("if-none-match", tag.as_str())];
+        ensure!(desk.with("GET", "", &asked, json!({})).await?.status == 304);
+    }
     let csv = desk
         .with("GET", "", &[("accept", "text/csv")], json!({}))
         .await?;
@@ -245,6 +262,15 @@ async fn order() -> Result<()> {
         .collect();
     let entry = desk.build(json!({}), &many).await?;
     ensure!(entry["inline"] == false, "{entry}");
+    // A link is over before the entry is: no cache keeps it for that long, or is told that it is good still.
+    let linked = desk.get().await?;
+    ensure!(
+        linked.header("cache-control") == "private, max-age=300, must-revalidate",
+        "{}",
+        linked.header("cache-control")
+    );
+    let asked = [("if-none-match", linked.header("etag"))];
+    ensure!(desk.with("GET", "", &asked, json!({})).await?.status == 200);
     let arrow = desk
         .with(
             "GET",

@@ -98,6 +98,12 @@ async fn scope() -> Result<()> {
             "{method} {path}: {}",
             answer.text()
         );
+        // It is its entry; what is refused is what it asks for.
+        ensure!(
+            answer.text().contains("does nothing else") && !answer.text().contains("another"),
+            "{method} {path}: {}",
+            answer.text()
+        );
     }
     for (method, path) in [
         ("GET", "/api/materialize"),
@@ -128,7 +134,9 @@ async fn scope() -> Result<()> {
     build(&other).await?;
     let answer = other.with("GET", "", &shown, json!({})).await?;
     ensure!(
-        answer.status == 403 && kind(&answer)?.ends_with("token-scope"),
+        answer.status == 403
+            && kind(&answer)?.ends_with("token-scope")
+            && answer.text().contains("another entry"),
         "{}",
         answer.text()
     );

@@ -3,7 +3,12 @@
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
-use tests::{http::Answer, parquet};
+use tests::{
+    http::Answer,
+    parquet,
+    site::Site,
+    world::{Adapter, Lab},
+};
 
 use super::{Desk, kind};
 use crate::plain::test_async;
@@ -25,6 +30,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             asked_for,
         ),
         test_async("entries::searches_that_cannot_be_are_refused", bad),
+        test_async(
+            "entries::text_has_no_vectors_where_nothing_makes_them",
+            without_embedder,
+        ),
     ]
 }
 
@@ -151,6 +160,9 @@ async fn vectors() -> Result<()> {
     ensure!((score + 1.01_f64.sqrt()).abs() < 0.01, "{}", answer.text());
     indexed(&desk, ask("dot")).await?;
     ensure!(found(&desk, "/vector-search", near).await? == [1, 2]);
+    // The only column with vectors need not be named.
+    let near = json!({ "vector": [2.0, 0.1], "limit": 2 });
+    ensure!(found(&desk, "/vector-search", near.clone()).await? == [1, 2]);
     let files = desk
         .site
         .lab
@@ -159,6 +171,14 @@ async fn vectors() -> Result<()> {
         .beside(&desk.site.lab.world.entries.list().await?[0])
         .await?;
     ensure!(files.len() == 1, "what was replaced goes: {files:?}");
+    // Of several one has to be.
+    indexed(&desk, json!([{ "kind": "vector", "column": "notes" }])).await?;
+    let answer = desk.send("POST", "/vector-search", near).await?;
+    ensure!(
+        answer.status == 400 && answer.text().contains("v, notes"),
+        "{}",
+        answer.text()
+    );
     Ok(())
 }
 
@@ -173,6 +193,33 @@ async fn embedded() -> Result<()> {
     ensure!(found(&desk, "/vector-search", body).await?.len() == 3);
     let body = json!({ "column": "notes", "text": "unavailable" });
     ensure!(desk.send("POST", "/vector-search", body).await?.status == 503);
+    Ok(())
+}
+
+async fn without_embedder() -> Result<()> {
+    let mut lab = Lab::new(Adapter::Memory, &[], domain::LiveSettings::default())?;
+    lab.world.searching.embedder = ports::search::Searching::default().embedder;
+    let desk = Desk::on(Site::new(lab, "")?)?;
+    let refused = |answer: &Answer| -> Result<()> {
+        ensure!(
+            answer.status == 400 && answer.text().contains("embedder.url"),
+            "{} {}",
+            answer.status,
+            answer.text()
+        );
+        Ok(())
+    };
+    // A query says so before it is computed.
+    let body = json!({ "sql": "SELECT 'a' AS t", "index": [{ "kind": "vector", "column": "t" }] });
+    let call = "/api/materialize/query";
+    let answer = desk.site.send("POST", call, &[], body.to_string()).await?;
+    refused(&answer)?;
+    ensure!(desk.listed().await? == 0 && desk.data_sets().await? == 0);
+    desk.build(json!({}), &notes()).await?;
+    let index = json!({ "index": [{ "kind": "vector", "column": "notes" }] });
+    refused(&desk.send("POST", "/index", index).await?)?;
+    // Vectors that are there need nobody to make them.
+    indexed(&desk, json!([{ "kind": "vector", "column": "v" }])).await?;
     Ok(())
 }
 
@@ -312,6 +359,8 @@ async fn bad() -> Result<()> {
     for (body, told) in [
         (json!({ "query": "" }), "empty"),
         (json!({ "query": "title:" }), "character 7"),
+        (json!({ "query": "a outa*" }), "character 7"),
+        (json!({ "query": "outgae~1" }), "character 7"),
         (json!({ "query": "a", "columns": ["nobody"] }), "nobody"),
         (json!({ "query": "a", "select": ["nobody"] }), "nobody"),
         (json!({ "query": "a", "select": ["n", "n"] }), "twice"),

@@ -135,3 +135,10 @@ async fn a_server_that_stops_ends_what_is_under_way() {
     let refused = tokio::time::timeout(Duration::from_secs(20), refused).await;
     assert!(refused.is_ok(), "it still listens");
 }
+
+/// Feeds keep their connections for hours: however many ask for one, others find a connection.
+#[test]
+fn feeds_leave_most_connections_to_others() {
+    let connections = Limits::default().connections as usize;
+    assert!(web::FEEDS_MAX * 2 <= connections);
+}

@@ -69,6 +69,8 @@ enum Attempt {
     Broken(Error),
     /// The link is over.
     Over,
+    /// What leads there has no parts: it is to be had whole.
+    Anew,
     /// There is nothing where it leads.
     Gone,
 }
@@ -107,6 +109,7 @@ pub(super) async fn fetch(
             Attempt::Whole => return sink.held().await,
             Attempt::Broken(error) => last = error,
             Attempt::Over => *link = None,
+            Attempt::Anew => sink = Sink::new(bytes, client.0.settings.memory)?,
             // The registry knows what there is instead, or notes that there is nothing.
             Attempt::Gone => return stream(client, id).await,
         }
@@ -127,7 +130,7 @@ async fn attempt(registry: &Registry, link: &Link, sink: &mut Sink, bytes: u64) 
         Err(error) => return Ok(Attempt::Broken(error)),
     };
     match answer.status() {
-        StatusCode::OK if sink.length() > 0 => return Ok(Attempt::Over),
+        StatusCode::OK if sink.length() > 0 => return Ok(Attempt::Anew),
         StatusCode::OK | StatusCode::PARTIAL_CONTENT => {}
         StatusCode::NOT_FOUND => return Ok(Attempt::Gone),
         // What was begun may be longer than what there is now.

@@ -1,6 +1,6 @@
 //! SQL over rows of this process: the server's own query engine, so that a frame answers alike wherever its rows are.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::TryStreamExt;
 use ports::{
@@ -19,20 +19,23 @@ use crate::{
 const MEMORY: usize = 512 << 20;
 const THREADS_MAX: usize = 4;
 
-static ENGINE: OnceLock<Result<Arc<dyn Query>>> = OnceLock::new();
+static ENGINE: Mutex<Option<Arc<dyn Query>>> = Mutex::new(None);
 
-/// The engine of this process, started by the first statement.
-fn engine() -> Result<&'static Arc<dyn Query>> {
-    let engine = ENGINE.get_or_init(|| {
-        let settings = query::Settings {
-            memory: MEMORY,
-            spill: Some(std::env::temp_dir()),
-            threads: std::thread::available_parallelism().map_or(1, |n| n.get().min(THREADS_MAX)),
-        };
-        let files = Arc::new(object_store::local::LocalFileSystem::new());
-        query::reader(files, settings).map_err(|error| Error::Statement(error.chain()))
-    });
-    engine.as_ref().map_err(Clone::clone)
+/// The engine of this process, started by the first statement; one that did not start is tried again by the next.
+fn engine() -> Result<Arc<dyn Query>> {
+    let mut engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(engine) = &*engine {
+        return Ok(engine.clone());
+    }
+    let settings = query::Settings {
+        memory: MEMORY,
+        spill: Some(std::env::temp_dir()),
+        threads: std::thread::available_parallelism().map_or(1, |n| n.get().min(THREADS_MAX)),
+    };
+    let files = Arc::new(object_store::local::LocalFileSystem::new());
+    let made = query::reader(files, settings);
+    let made = made.map_err(|error| Error::Statement(error.chain()))?;
+    Ok(engine.insert(made).clone())
 }
 
 fn scan(held: &Held) -> Result<Scan> {

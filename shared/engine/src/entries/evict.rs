@@ -13,6 +13,7 @@ use super::{
     ATTEMPTS, Ask, Claim, Entry, Ran, Refused, Registry,
     build::set,
     contended,
+    query::is_lost,
     stored::{Both, delete_row, lease_key, put_row},
 };
 
@@ -103,8 +104,12 @@ impl Registry {
                 wait: Duration::ZERO,
             };
             if let Some(granted) = self.take(id, &both, &claim).await? {
-                let built = self.build(id, granted.token, claim.spec, time).await?;
-                return Ok(Ran::Built(Box::new(built)));
+                let built = self.build(id, granted.token, &claim.spec, time, false);
+                match built.await {
+                    // Evicted, or taken over: the next look says which.
+                    Err(error) if is_lost(&error) => {}
+                    built => return built.map(|entry| Ran::Built(Box::new(entry))),
+                }
             }
         }
         Err(contended("refresh", id).into())

@@ -113,7 +113,7 @@ impl Registry {
             };
             for spec in specs {
                 spec.check()
-                    .and_then(|()| fits(&stored.schema, spec))
+                    .and_then(|()| self.fits(&stored.schema, spec))
                     .map_err(invalid)?;
             }
             let all = together(&entry.row.spec.indexes, specs);
@@ -132,6 +132,11 @@ impl Registry {
             self.transact(writes.to_vec()).await?;
         }
         Err(contended("index", id).into())
+    }
+
+    /// Whether rows can be indexed so here; why not.
+    pub(super) fn fits(&self, schema: &Schema, spec: &IndexSpec) -> Result<(), String> {
+        fits(schema, spec, self.world.searching.embedder.is_set())
     }
 
     /// The entry as it is; an expired one will do.
@@ -328,8 +333,8 @@ impl Registry {
     }
 }
 
-/// Whether the columns are there, and can be indexed so.
-fn fits(schema: &Schema, spec: &IndexSpec) -> Result<(), String> {
+/// Whether the columns are there, and can be indexed so by whoever makes vectors of text.
+fn fits(schema: &Schema, spec: &IndexSpec, embeds: bool) -> Result<(), String> {
     for column in spec.columns() {
         let Ok(field) = schema.field_with_name(column) else {
             let known: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
@@ -347,6 +352,11 @@ fn fits(schema: &Schema, spec: &IndexSpec) -> Result<(), String> {
             IndexSpec::Vector { .. } if !is_text(kind) && !is_vector(kind) => {
                 return Err(format!(
                     "column `{column}` is {word}: neither vectors, lists of floating-point numbers, nor text to embed"
+                ));
+            }
+            IndexSpec::Vector { .. } if is_text(kind) && !embeds => {
+                return Err(format!(
+                    "column `{column}` is text, and nothing makes vectors of it: set `embedder.url`, or index a column of vectors"
                 ));
             }
             IndexSpec::Text { .. } | IndexSpec::Vector { .. } => {}

@@ -152,6 +152,11 @@ pub enum Refused {
     /// A token that reads another entry.
     #[error("this token reads another entry")]
     OtherEntry,
+    /// A token that is asked to do more than read.
+    #[error(
+        "this token reads its entry, by `GET`, `query`, `search` and `vector-search`, and does nothing else: show a token of `auth.tokens`"
+    )]
+    OnlyReads,
     /// A token that reads nothing: unknown, expired, or its entry was evicted.
     #[error("this token reads nothing: it is unknown or expired, or its entry was evicted")]
     NoReader,

@@ -13,7 +13,7 @@ use ports::{
 use super::{
     Ask, Claim, Claimed, Commit, Entry, Refused, Registry,
     build::{Built, distinct, set, unavailable},
-    payload,
+    contended, payload,
 };
 use crate::{
     pins::{self, Reads},
@@ -22,6 +22,8 @@ use crate::{
 
 /// The function that every query is a call of; raised when the same SQL comes to mean something else.
 const FUNCTION: (&str, i64) = ("headwater.query", 1);
+/// How often a query is built for one caller whose builds are evicted under way.
+const BUILDS: u32 = 3;
 /// What a build may take beside running its statement.
 const MARGIN: Duration = Duration::from_secs(30);
 
@@ -71,36 +73,45 @@ pub enum Ran {
 impl Registry {
     /// Serves a query from its entry, or runs it. With `behind` a rebuild of a stale entry happens after the answer.
     ///
+    /// A build whose entry is evicted meanwhile, or that was taken over, is none of its caller's doing: it is claimed anew, and
+    /// what is served was computed after the eviction.
+    ///
     /// # Errors
     /// `Invalid` for a statement that is not one SELECT over the lake; what running it brings. A build that fails leaves
-    /// what was there.
+    /// what was there. `Conflict` when the entry is evicted during every one of several builds.
     pub async fn run(&self, asked: &Asked, behind: bool) -> Result<Ran, Refused> {
         let id = self.identify(asked)?;
         let claim = self.claim_of(asked);
-        match self.claim(&id, &claim).await? {
-            Claimed::Hit(entry) => Ok(Ran::Hit(entry)),
-            Claimed::Stale(entry, None) => Ok(Ran::Stale(entry)),
-            Claimed::Wait { until } => Ok(Ran::Wait { id, until }),
-            Claimed::Build(granted) => {
-                let entry = self
-                    .build(&id, granted.token, claim.spec, asked.time)
-                    .await?;
-                Ok(Ran::Built(Box::new(entry)))
-            }
-            Claimed::Stale(entry, Some(granted)) => {
-                let build = self.apart(&id, granted.token, claim.spec, asked.time);
-                if !behind {
-                    return Ok(match joined(&id, build.await) {
-                        Ok(entry) => Ran::Built(Box::new(entry)),
+        for _ in 0..BUILDS {
+            match self.claim(&id, &claim).await? {
+                Claimed::Hit(entry) => return Ok(Ran::Hit(entry)),
+                Claimed::Stale(entry, None) => return Ok(Ran::Stale(entry)),
+                Claimed::Wait { until } => return Ok(Ran::Wait { id, until }),
+                Claimed::Build(granted) => {
+                    let built = self.build(&id, granted.token, &claim.spec, asked.time, true);
+                    match built.await {
+                        Err(error) if is_lost(&error) => {}
+                        built => return built.map(|entry| Ran::Built(Box::new(entry))),
+                    }
+                }
+                Claimed::Stale(entry, Some(granted)) => {
+                    // Fresh rows without an index are better than none: what cannot be indexed says so when it is searched.
+                    let build = self.apart(&id, granted.token, &claim.spec, asked.time, false);
+                    if behind {
+                        return Ok(Ran::Stale(entry));
+                    }
+                    match joined(&id, build.await) {
+                        Ok(entry) => return Ok(Ran::Built(Box::new(entry))),
+                        Err(error) if is_lost(&error) => {}
                         Err(error) => {
                             tracing::warn!(entry = %id, %error, "a rebuild failed; the stale entry is served");
-                            Ran::Stale(entry)
+                            return Ok(Ran::Stale(entry));
                         }
-                    });
+                    }
                 }
-                Ok(Ran::Stale(entry))
             }
         }
+        Err(contended("build entry", &id).into())
     }
 
     /// The entry of a query: its text, its parameters, and the definitions of the views it reads through.
@@ -158,21 +169,22 @@ impl Registry {
         }
     }
 
-    /// Builds in a task of its own, so that a caller who hangs up does not leave the others with a dead lease.
+    /// Builds in a task of its own, so that a caller who hangs up does not leave the others with a dead lease. `checked`
+    /// refuses what cannot be indexed before the rows are computed.
     fn apart(
         &self,
         id: &EntryId,
         token: String,
-        spec: Spec,
+        spec: &Spec,
         time: Duration,
+        checked: bool,
     ) -> tokio::task::JoinHandle<Result<Entry, Refused>> {
-        let (registry, id) = (self.clone(), id.clone());
+        let (registry, id, spec) = (self.clone(), id.clone(), spec.clone());
         tokio::spawn(async move {
-            let built = registry.compute(&id, &token, &spec, time).await;
+            let built = registry.compute(&id, &token, &spec, time, checked).await;
             if let Err(error) = &built {
                 tracing::warn!(entry = %id, %error, "a build failed");
-                // A lease that was lost meanwhile is not ours to give back.
-                let _ = registry.abort(&id, &token).await;
+                registry.give_back(&id, &token).await;
             }
             built
         })
@@ -182,15 +194,38 @@ impl Registry {
         &self,
         id: &EntryId,
         token: String,
-        spec: Spec,
+        spec: &Spec,
         time: Duration,
+        checked: bool,
     ) -> Result<Entry, Refused> {
-        let ended = self.apart(id, token.clone(), spec, time).await;
+        let ended = self.apart(id, token.clone(), spec, time, checked).await;
         if ended.is_err() {
             // It panicked: nobody else gave the lease back.
-            let _ = self.abort(id, &token).await;
+            self.give_back(id, &token).await;
         }
         joined(id, ended)
+    }
+
+    /// Gives the lease of a build back that came to nothing. One that was lost meanwhile is not ours to give; what was
+    /// written under it is ours to remove, after the eviction that may have looked before.
+    async fn give_back(&self, id: &EntryId, token: &str) {
+        let left = match self.abort(id, token).await {
+            Ok(()) => Ok(()),
+            Err(Refused::Fenced(_)) => self.discard(id, token).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = left {
+            tracing::warn!(entry = %id, %error, "a build that failed is left to its deadline and to reconcile");
+        }
+    }
+
+    async fn discard(&self, id: &EntryId, token: &str) -> Result<(), Refused> {
+        let row = self.row(id).await?;
+        let content = row.as_ref().and_then(|stored| stored.row.content());
+        if content.is_some_and(|content| content.generation == token) {
+            return Ok(());
+        }
+        Ok(self.world.entries.delete(&set(id, token)).await?)
     }
 
     async fn compute(
@@ -199,6 +234,7 @@ impl Registry {
         token: &str,
         spec: &Spec,
         time: Duration,
+        checked: bool,
     ) -> Result<Entry, Refused> {
         let Some(query) = &spec.query else {
             return Err(Refused::invalid(
@@ -217,6 +253,11 @@ impl Registry {
         let (catalog, watermarks) = read::pinned(&self.world, &statement.sql).await?;
         let rows = self.world.query.run(&statement, &catalog).await?;
         distinct(&rows.schema).map_err(|why| Refused::invalid("store rows of", "query", why))?;
+        if checked {
+            let fits = |spec| self.fits(&rows.schema, spec);
+            let checked = spec.indexes.iter().try_for_each(fits);
+            checked.map_err(|why| Refused::invalid("index", "query", why))?;
+        }
         let (rows, kept) = payload::keep(rows);
         let stored = self.world.entries.write(&set(id, token), rows).await?;
         let payload = kept.payload(&stored.schema);
@@ -227,6 +268,11 @@ impl Registry {
         };
         self.finish(id, token, built, Commit::default()).await
     }
+}
+
+/// Whether a build came to nothing because somebody else disposed of its entry: it was evicted, or taken over.
+pub(super) fn is_lost(error: &Refused) -> bool {
+    matches!(error, Refused::Fenced(_) | Refused::Missing(_))
 }
 
 fn joined(

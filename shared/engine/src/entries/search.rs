@@ -62,15 +62,15 @@ pub enum Sought {
     },
     /// The nearest to a vector.
     Vector {
-        /// The column.
-        column: String,
+        /// The column; when none is named, the only one that has an index of vectors.
+        column: Option<String>,
         /// The vector.
         vector: Vec<f32>,
     },
     /// The nearest to the vector of a text.
     Like {
-        /// The column.
-        column: String,
+        /// The column; when none is named, the only one that has an index of vectors.
+        column: Option<String>,
         /// The text.
         text: String,
     },
@@ -268,13 +268,38 @@ fn chosen<'a>(entry: &'a Entry, sought: &Sought) -> Result<&'a IndexSpec, Refuse
             }
         }
         Sought::Vector { column, .. } | Sought::Like { column, .. } => {
-            known(column)?;
-            let of = |spec: &&IndexSpec| matches!(spec, IndexSpec::Vector { column: indexed, .. } if indexed == column);
-            match specs.iter().find(of) {
-                Some(spec) => Ok(spec),
-                None => not_indexed(format!("vectors of {column}")),
-            }
+            column.iter().try_for_each(known)?;
+            of_vectors(entry, column.as_deref())
         }
+    }
+}
+
+/// The index over the vectors of a column, or of the only one that has any.
+fn of_vectors<'a>(entry: &'a Entry, column: Option<&str>) -> Result<&'a IndexSpec, Refused> {
+    let of = |spec: &&IndexSpec| match spec {
+        IndexSpec::Vector { column: of, .. } => column.is_none_or(|column| column == of),
+        IndexSpec::Text { .. } => false,
+    };
+    let found: Vec<&IndexSpec> = entry.row.spec.indexes.iter().filter(of).collect();
+    match (found.as_slice(), column) {
+        ([], None) => Err(Refused::NotIndexed(
+            entry.id.clone(),
+            String::from("vectors"),
+        )),
+        ([], Some(column)) => Err(Refused::NotIndexed(
+            entry.id.clone(),
+            format!("vectors of {column}"),
+        )),
+        ([_, _, ..], None) => {
+            let columns = found.iter().flat_map(|spec| spec.columns());
+            let columns: Vec<&str> = columns.map(String::as_str).collect();
+            let why = format!(
+                "several columns have vectors: name one of {}",
+                columns.join(", ")
+            );
+            Err(Refused::invalid("search", &entry.id, why))
+        }
+        ([first, ..], _) => Ok(first),
     }
 }
 

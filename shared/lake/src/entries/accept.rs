@@ -8,14 +8,16 @@ use futures::TryStreamExt;
 use object_store::buffered::BufWriter;
 use parquet::{
     arrow::{ARROW_SCHEMA_META_KEY, ArrowSchemaConverter},
-    basic::{ConvertedType, Type},
+    basic::{Compression, ConvertedType, Type},
     file::metadata::ParquetMetaData,
 };
 use ports::{
     Error, Kind, Result,
-    entries::{DataSet, Upload},
+    entries::{DataSet, Stored, Upload},
 };
 use tokio::io::AsyncWriteExt;
+
+use super::spool::Spool;
 
 /// Refuses columns that cannot be stored, or not be told apart.
 pub(super) fn schema(action: &'static str, set: &DataSet, schema: &Schema) -> Result<()> {
@@ -66,13 +68,14 @@ fn is_storable(kind: &DataType) -> bool {
     }
 }
 
-/// Writes an upload as it arrives. It is complete only when it ended well.
+/// Writes an upload as it arrives. It is complete only when it ended well, and every page of it can be read.
 pub(super) async fn receive(
     mut sink: BufWriter,
+    mut copy: Spool,
     set: &DataSet,
     mut upload: Upload,
     limit: u64,
-) -> Result<()> {
+) -> Result<Stored> {
     // Whatever became of the last request, an upload that was being ended cannot be given up any more.
     let mut ending = false;
     let outcome = async {
@@ -83,12 +86,15 @@ pub(super) async fn receive(
                 let error = Error::new(Kind::TooLarge, "take upload", set);
                 return Err(error.because(format!("it is larger than {limit} bytes")));
             }
+            copy.put(set, &piece).await?;
             put(&mut sink, piece).await?;
         }
+        let stored = copy.judge(set).await?;
         ending = true;
-        sink.shutdown()
-            .await
-            .map_err(|error| Error::new(Kind::Unavailable, "take upload", set).because(error))
+        match sink.shutdown().await {
+            Ok(()) => Ok(stored),
+            Err(error) => Err(Error::new(Kind::Unavailable, "take upload", set).because(error)),
+        }
     }
     .await;
     if outcome.is_err() && !ending {
@@ -136,6 +142,24 @@ pub(super) fn exact(set: &DataSet, footer: &ParquetMetaData) -> Result<()> {
         };
         let told = format!("column `{}` is {why}", column.path().string());
         return Err(Error::new(Kind::Invalid, "take upload", set).because(told));
+    }
+    Ok(())
+}
+
+/// Refuses an upload that is compressed in a way that this program does not know.
+pub(super) fn compressed(set: &DataSet, footer: &ParquetMetaData) -> Result<()> {
+    let chunks = footer.row_groups().iter().flat_map(|group| group.columns());
+    for chunk in chunks {
+        match chunk.compression() {
+            Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_) => {}
+            other => {
+                let why = format!(
+                    "column `{}` is compressed by {other}: write it with zstd, snappy or uncompressed",
+                    chunk.column_path().string()
+                );
+                return Err(Error::new(Kind::Invalid, "take upload", set).because(why));
+            }
+        }
     }
     Ok(())
 }

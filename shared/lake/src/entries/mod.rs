@@ -5,10 +5,11 @@
 
 mod accept;
 mod pick;
+mod spool;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -29,6 +30,7 @@ use ports::{
     tables::{FilePart, Part, Rows, Scan},
 };
 
+use self::spool::Spool;
 use crate::tables::FileReader;
 
 /// Folder of all entries.
@@ -55,6 +57,8 @@ pub struct EntryLake {
     objects: Objects,
     footers: Arc<pick::Footers>,
     signer: Option<Arc<dyn Sign>>,
+    /// Where uploads are copied to while they arrive.
+    scratch: PathBuf,
 }
 
 impl EntryLake {
@@ -65,6 +69,7 @@ impl EntryLake {
             objects,
             footers: Arc::default(),
             signer: None,
+            scratch: std::env::temp_dir(),
         }
     }
 
@@ -75,6 +80,12 @@ impl EntryLake {
             signer: Some(signer),
             ..self
         }
+    }
+
+    /// The same with a folder for copies of uploads, of which the system's own may be memory; made when it is not there.
+    #[must_use]
+    pub fn copying_to(self, scratch: PathBuf) -> Self {
+        Self { scratch, ..self }
     }
 
     /// Rows with all columns or some, in the order named.
@@ -141,7 +152,9 @@ fn failed(action: &'static str, set: &DataSet, error: ParquetError) -> Error {
     let kind = match &error {
         ParquetError::External(inner) => match inner.downcast_ref::<object_store::Error>() {
             Some(object_store::Error::NotFound { .. }) => Kind::NotFound,
-            _ => Kind::Unavailable,
+            Some(_) => Kind::Unavailable,
+            // A page that cannot be decompressed, say: asking again does not mend it.
+            None => Kind::Corrupt,
         },
         _ => Kind::Corrupt,
     };
@@ -205,8 +218,8 @@ async fn write(
 }
 
 impl EntryLake {
-    /// What is stored of a data set. What was just uploaded is looked at for what readers would lose of it.
-    async fn look(&self, set: &DataSet, uploaded: bool) -> Result<Option<Stored>> {
+    /// What is stored of a data set.
+    async fn look(&self, set: &DataSet) -> Result<Option<Stored>> {
         let path = path(set);
         let bytes = match self.objects.head(&path).await {
             Ok(meta) => meta.size,
@@ -218,9 +231,6 @@ impl EntryLake {
             .await
             .map_err(|error| failed("read entry", set, error))?;
         accept::whole(set, builder.metadata(), bytes)?;
-        if uploaded {
-            accept::exact(set, builder.metadata())?;
-        }
         Ok(Some(Stored {
             schema: builder.schema().clone(),
             rows: u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0),
@@ -238,27 +248,12 @@ impl Entries for EntryLake {
     }
 
     async fn receive(&self, set: &DataSet, upload: Upload, limit: u64) -> Result<Stored> {
-        let path = path(set);
-        accept::receive(self.sink(&path), set, upload, limit).await?;
-        let looked = match self.look(set, true).await {
-            Ok(Some(stored)) => accept::schema("take upload", set, &stored.schema).map(|()| stored),
-            Ok(None) => Err(Error::new(Kind::Unavailable, "take upload", set)
-                .because("it is not there after it was written; send it again")),
-            Err(error) if error.kind == Kind::Corrupt => {
-                Err(Error::new(Kind::Invalid, "take upload", set)
-                    .because(format!("it is no complete parquet file: {}", error.chain())))
-            }
-            Err(error) => Err(error),
-        };
-        if looked.is_err() {
-            // Nothing names it; what cannot be removed now is found by the next reconcile.
-            let _ = self.objects.delete(&path).await;
-        }
-        looked
+        let copy = Spool::new(self.scratch.clone());
+        accept::receive(self.sink(&path(set)), copy, set, upload, limit).await
     }
 
     async fn find(&self, set: &DataSet) -> Result<Option<Stored>> {
-        self.look(set, false).await
+        self.look(set).await
     }
 
     async fn scan(&self, set: &DataSet, stored: &Stored) -> Result<Scan> {

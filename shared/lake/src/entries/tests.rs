@@ -254,3 +254,56 @@ async fn indexes_lie_beside_the_data_and_go_with_it() {
     lake.delete(&set).await.expect("deleted");
     assert!(lake.beside(&set).await.expect("listed").is_empty());
 }
+
+/// Numbers that compress as little as a picture.
+fn noise(rows: usize) -> Rows {
+    let mut dice = 7_i64;
+    let numbers = (0..rows).map(|_| {
+        dice = dice
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        dice
+    });
+    let numbers: arrow::array::ArrayRef = Arc::new(Int64Array::from_iter_values(numbers));
+    let batch = RecordBatch::try_from_iter([("n", numbers)]).expect("a batch");
+    Rows {
+        schema: batch.schema(),
+        stream: stream::iter([Ok(batch)]).boxed(),
+    }
+}
+
+/// Its footer is as it was written; a reader would have found out long after the commit.
+#[tokio::test]
+async fn an_upload_whose_pages_cannot_be_read_is_refused_and_never_was_there() {
+    let objects = Arc::new(testkit::CountedObjects::new(Arc::new(InMemory::new())));
+    let lake = EntryLake::new(objects.clone());
+    // What is held in memory, and what goes through a file.
+    for (count, requests) in [(2_000, Some(1)), (800_000, None)] {
+        let made = lake.write(&set("made"), noise(count)).await;
+        let rows = made.expect("written").rows;
+        let file = bytes(&lake, &set("made")).await;
+        objects.take();
+        let (sent, bad) = (set("sent"), set("bad"));
+        let stored = lake.receive(&sent, pieces(&file, 60_000), 1 << 30);
+        let stored = stored.await.expect("taken");
+        assert_eq!((stored.rows, stored.bytes), (rows, file.len() as u64));
+        let asked = objects.take();
+        assert_eq!((asked.gets, asked.heads), (0, 0), "{asked:?}");
+        assert!(
+            requests.is_none_or(|all| asked.requests() == all),
+            "{asked:?}"
+        );
+        assert_eq!(lake.find(&sent).await.expect("looked"), Some(stored));
+        let mut broken = file.to_vec();
+        let (from, length) = (file.len() / 4, file.len() / 2);
+        broken[from..from + length].fill(0xFF);
+        objects.take();
+        let error = lake.receive(&bad, pieces(&broken, 60_000), 1 << 30);
+        let error = error.await.expect_err("refused");
+        assert_eq!(error.kind, Kind::Invalid, "{}", error.chain());
+        assert!(error.chain().contains("pages"), "{}", error.chain());
+        let found = lake.find(&bad).await.expect("looked");
+        assert!(found.is_none(), "it never was there");
+        assert_eq!(objects.counts().deletes, 0);
+    }
+}

@@ -239,8 +239,9 @@ impl AsyncFileReader for FileReader {
 pub(crate) fn failed(part: &FilePart, error: ParquetError) -> Error {
     let kind = match &error {
         ParquetError::External(source) => match source.downcast_ref::<object_store::Error>() {
-            Some(object_store::Error::NotFound { .. }) => Kind::Corrupt,
-            _ => Kind::Unavailable,
+            // Nor does asking again mend a page that cannot be decompressed.
+            Some(object_store::Error::NotFound { .. }) | None => Kind::Corrupt,
+            Some(_) => Kind::Unavailable,
         },
         _ => Kind::Corrupt,
     };

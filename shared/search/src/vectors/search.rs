@@ -17,6 +17,8 @@ const FEW: u64 = 4_096;
 /// Of vectors that are looked at by their upper bytes, so many per hit are looked at whole, and not fewer than these.
 const WHOLE_PER_HIT: usize = 4;
 const WHOLE_MIN: usize = 32;
+/// Vectors that are read by themselves at once: each may lie in a block of its own, and these are in memory together.
+const TOGETHER: usize = 256;
 /// Candidates that are kept before those are dropped that cannot be among the best any more.
 const HELD_MAX: usize = 16 << 10;
 
@@ -292,17 +294,19 @@ async fn these(
         .filter(|(_, row)| among.contains(u32::from_le_bytes([row[0], row[1], row[2], row[3]])))
         .map(|(place, _)| index.place(place))
         .collect();
-    let ranges: Vec<_> = places
-        .iter()
-        .flat_map(|(cell, at)| [index.head(*cell, *at), index.upper(*cell, *at)])
-        .map(|extent| extent.start..extent.end())
-        .collect();
-    let blocks = index.source.blocks(&ranges).await?;
     let (mut head, mut upper) = ([0; HEAD], vec![0; index.shape.length]);
-    for (cell, at) in places {
-        copy(&blocks, index.head(cell, at).start, &mut head);
-        copy(&blocks, index.upper(cell, at).start, &mut upper);
-        best.see(query, Head::read(&head), &upper, cell, at);
+    for some in places.chunks(TOGETHER) {
+        let ranges: Vec<_> = some
+            .iter()
+            .flat_map(|(cell, at)| [index.head(*cell, *at), index.upper(*cell, *at)])
+            .map(|extent| extent.start..extent.end())
+            .collect();
+        let blocks = index.source.blocks(&ranges).await?;
+        for (cell, at) in some {
+            copy(&blocks, index.head(*cell, *at).start, &mut head);
+            copy(&blocks, index.upper(*cell, *at).start, &mut upper);
+            best.see(query, Head::read(&head), &upper, *cell, *at);
+        }
     }
     Ok(())
 }
@@ -311,27 +315,25 @@ async fn these(
 async fn whole(
     index: &VectorIndex,
     query: &Query,
-    left: Vec<Candidate>,
+    mut left: Vec<Candidate>,
     limit: usize,
 ) -> Result<Vec<Hit>> {
-    let range = |one: &Candidate| {
-        let extent = index.lower(one.cell, one.at);
-        extent.start..extent.end()
-    };
-    let mut ranges: Vec<_> = left.iter().map(range).collect();
-    ranges.sort_by_key(|range| range.start);
-    let blocks = index.source.blocks(&ranges).await?;
+    let lower_of = |one: &Candidate| index.lower(one.cell, one.at);
+    left.sort_by_key(|one| lower_of(one).start);
     let mut lower = vec![0; index.shape.length];
-    let mut hits: Vec<Hit> = left
-        .iter()
-        .map(|one| {
-            copy(&blocks, index.lower(one.cell, one.at).start, &mut lower);
-            Hit {
+    let mut hits: Vec<Hit> = Vec::with_capacity(left.len());
+    for some in left.chunks(TOGETHER) {
+        let ranges = some.iter().map(lower_of);
+        let ranges: Vec<_> = ranges.map(|extent| extent.start..extent.end()).collect();
+        let blocks = index.source.blocks(&ranges).await?;
+        for one in some {
+            copy(&blocks, lower_of(one).start, &mut lower);
+            hits.push(Hit {
                 row: one.head.row,
                 score: query.exactly(one.head, &one.upper, &lower),
-            }
-        })
-        .collect();
+            });
+        }
+    }
     hits.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
     hits.truncate(limit);
     Ok(hits)

@@ -148,3 +148,26 @@ fn variables_override_the_file_and_mistyped_ones_are_told() {
         "HEADWATER_LIVE_DEBOUNC: no setting `live.debounc`; did you mean `HEADWATER_LIVE_DEBOUNCE`?"
     );
 }
+
+/// A slow reader makes its statement last five times as long as it may run.
+#[test]
+fn objects_stay_for_as_long_as_a_statement_may_read_them() {
+    for text in [
+        "query:\n  timeout: 3m\n",
+        "maintenance:\n  grace: 1m\n",
+        "maintenance:\n  grace: 299s\nquery:\n  timeout: 1m\n",
+    ] {
+        let told = complaints(text);
+        assert!(
+            told.iter().any(|told| told.contains("query.timeout")),
+            "{text}: {told:?}"
+        );
+    }
+    for text in [
+        "query:\n  timeout: 2m\n",
+        "maintenance:\n  grace: 1m\nquery:\n  timeout: 12s\n",
+        "maintenance:\n  grace: 1h\nquery:\n  timeout: 10m\n",
+    ] {
+        assert!(parse(text).is_ok(), "{text}");
+    }
+}

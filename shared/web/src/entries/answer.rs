@@ -10,7 +10,7 @@ use axum::{
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use domain::{Timestamp, entry::EntryId};
-use engine::entries::{Entry, Refused};
+use engine::entries::{Entry, LINK_LIFE, Refused};
 use futures::TryStreamExt;
 use serde_json::{Value, json};
 
@@ -29,6 +29,8 @@ const ID: HeaderName = HeaderName::from_static("headwater-entry-id");
 const ENTRY: &str = "application/vnd.headwater.entry+json";
 /// Longest that a cache may keep what never expires: it may be evicted.
 const AGE_MAX: u64 = 3_600;
+/// Longest that a cache may keep a link: whoever finds it there has time to follow it.
+const LINK_AGE_MAX: u64 = LINK_LIFE.as_secs() / 2;
 
 /// An entry, its rows included when they ride inline or the caller wants them as Arrow or CSV. `also` is put beside it.
 ///
@@ -41,22 +43,33 @@ pub(super) async fn entry(
     headers: &HeaderMap,
     also: Option<(&str, Value)>,
 ) -> Answer<Response> {
-    let tag = tag(entry);
-    let known = headers.get_all(IF_NONE_MATCH).iter().any(|value| {
+    let tag = tag(entry, headers);
+    // What holds a link is of no use once that is over, so it is never said to be as it was.
+    let links = links(entry, headers, also.is_some());
+    let mut response = if also.is_none() && !links && is_known(headers, &tag) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        body(shared, entry, headers, also).await?
+    };
+    cached(shared, entry, served, (&tag, links), response.headers_mut());
+    Ok(response)
+}
+
+/// Whether the caller has what a tag is of.
+pub(super) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    headers.get_all(IF_NONE_MATCH).iter().any(|value| {
         value.to_str().is_ok_and(|tags| {
             tags.split(',').any(|one| {
                 let one = one.trim();
                 one == "*" || one.trim_start_matches("W/") == tag
             })
         })
-    });
-    let mut response = if known && also.is_none() {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else {
-        body(shared, entry, headers, also).await?
-    };
-    cached(shared, entry, served, &tag, response.headers_mut());
-    Ok(response)
+    })
+}
+
+/// Whether an answer says where the rows are, instead of having them.
+fn links(entry: &Entry, headers: &HeaderMap, also: bool) -> bool {
+    entry.payload.is_none() && (also || query::format(headers) == Format::Json)
 }
 
 async fn body(
@@ -68,7 +81,7 @@ async fn body(
     let registry = shared.entries();
     let format = query::format(headers);
     let wants_rows = format != Format::Json && also.is_none();
-    if !wants_rows && entry.payload.is_none() {
+    if links(entry, headers, also.is_some()) {
         let link = registry.link(entry).await?;
         let mut shown = json!({ "entry": registry.shown(entry), "rows": null, "url": link });
         put(&mut shown, also);
@@ -117,15 +130,22 @@ fn put(object: &mut Value, also: Option<(&str, Value)>) {
     }
 }
 
-fn tag(entry: &Entry) -> String {
-    format!("\"{}\"", entry.content.generation)
+/// The tag of an entry in one form: to a cache another form of the same rows is another thing.
+fn tag(entry: &Entry, headers: &HeaderMap) -> String {
+    let form = match query::format(headers) {
+        _ if entry.payload.is_some() && wants_payload(headers) => "-entry",
+        Format::Json => "",
+        Format::Csv => "-csv",
+        Format::Arrow => "-arrow",
+    };
+    format!("\"{}{form}\"", entry.content.generation)
 }
 
 fn cached(
     shared: &Shared,
     entry: &Entry,
     served: &'static str,
-    tag: &str,
+    (tag, links): (&str, bool),
     headers: &mut HeaderMap,
 ) {
     let registry = shared.entries();
@@ -143,6 +163,10 @@ fn cached(
         (false, None) => AGE_MAX,
     };
     let control = match stale.as_secs() {
+        _ if links => format!(
+            "private, max-age={}, must-revalidate",
+            age.min(LINK_AGE_MAX)
+        ),
         0 => format!("private, max-age={age}, must-revalidate"),
         stale => format!("private, max-age={age}, stale-while-revalidate={stale}"),
     };

@@ -130,15 +130,20 @@ pub(crate) async fn json_body<T: serde::de::DeserializeOwned>(
         .await?;
     let bytes: &[u8] = match taken.bytes.trim_ascii() {
         b"" => b"{}",
-        // A list would be read as the fields of an object in their order.
-        [b'[', ..] => {
-            let why = "the body is not what this call takes: it is a list, and must be an object";
-            return Err(Problem::invalid(why));
-        }
         text => text,
     };
-    let body = serde_json::from_slice(bytes).map_err(|error| {
-        Problem::invalid(format!("the body is not what this call takes: {error}"))
-    })?;
+    let body = object(bytes, "what this call takes")?;
     Ok((parts.headers, body))
+}
+
+/// A JSON object of some form. A list would be read as the fields of an object in their order.
+pub(crate) fn object<'a, T: Deserialize<'a>>(bytes: &'a [u8], form: &str) -> Answer<T> {
+    let why = match bytes.trim_ascii_start() {
+        [b'[', ..] => String::from("it is a list, and must be an object"),
+        text => match serde_json::from_slice(text) {
+            Ok(body) => return Ok(body),
+            Err(error) => error.to_string(),
+        },
+    };
+    Err(Problem::invalid(format!("the body is not {form}: {why}")))
 }

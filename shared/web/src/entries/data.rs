@@ -7,15 +7,16 @@ use axum::{
         HeaderMap, HeaderValue, Method, StatusCode, Uri,
         header::{
             ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
-            HeaderName, IF_NONE_MATCH, IF_RANGE, RANGE,
+            HeaderName, IF_RANGE, RANGE,
         },
     },
     response::{IntoResponse, Response},
 };
+use domain::Timestamp;
 use engine::entries::Signed;
 use ports::entries::Part;
 
-use super::id;
+use super::{answer::is_known, id};
 use crate::{Shared, problem::Answer};
 
 /// Whether a request says by its address why it may be answered. Whether that is so is judged by who answers it.
@@ -38,8 +39,7 @@ pub(super) async fn data(
     let id = id(&name)?;
     let tag = format!("\"{}\"", signed.generation);
     let said = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let known =
-        said(IF_NONE_MATCH).is_some_and(|tags| tags.split(',').any(|one| one.trim() == tag));
+    let known = is_known(&headers, &tag);
     // A part of what has changed meanwhile is of no use.
     let fits = said(IF_RANGE).is_none_or(|other| other == tag);
     let part = match said(RANGE).filter(|_| fits).and_then(part) {
@@ -47,7 +47,10 @@ pub(super) async fn data(
         Some(part) => part,
         None => Part::Whole,
     };
-    let file = shared.entries().linked(&id, &signed, part).await?;
+    let registry = shared.entries();
+    let file = registry.linked(&id, &signed, part).await?;
+    // It never changes; how long it may be kept is how long it may be had.
+    let age = Timestamp(signed.expires).since(registry.now()).as_secs();
     let size = file.size;
     let mut response = match (part, &file.range) {
         (Part::Size, _) if known => StatusCode::NOT_MODIFIED.into_response(),
@@ -76,7 +79,10 @@ pub(super) async fn data(
             Some(String::from("application/vnd.apache.parquet")),
         ),
         (ACCEPT_RANGES, Some(String::from("bytes"))),
-        (CACHE_CONTROL, Some(String::from("private, immutable"))),
+        (
+            CACHE_CONTROL,
+            Some(format!("private, max-age={age}, immutable")),
+        ),
         (ETAG, Some(tag)),
         (CONTENT_RANGE, range),
         (CONTENT_LENGTH, length.map(|length| length.to_string())),
@@ -88,11 +94,18 @@ pub(super) async fn data(
     Ok(response)
 }
 
-/// One range of bytes; none for several, for another unit, and for what is no range: then the whole file is sent.
+/// One range of bytes; none for several, for another unit, and for what is no range (RFC 9110, 14.1.1): then the whole file
+/// is sent.
 fn part(text: &str) -> Option<Part> {
-    let (from, to) = text.trim().strip_prefix("bytes=")?.split_once('-')?;
-    let number = |text: &str| text.trim().parse::<u64>().ok();
-    match (from.trim().is_empty(), to.trim().is_empty()) {
+    let (unit, range) = text.trim().split_once('=')?;
+    let (from, to) = range.trim().split_once('-')?;
+    // Digits and nothing else: numbers of ours may have a sign, those of a range may not.
+    let number = |text: &str| {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| text.parse::<u64>().ok()).flatten()
+    };
+    match (from.is_empty(), to.is_empty()) {
+        _ if !unit.eq_ignore_ascii_case("bytes") => None,
         (true, false) => number(to).map(Part::Last),
         (false, true) => number(from).map(|from| Part::From(from, None)),
         (false, false) => {
@@ -117,6 +130,12 @@ mod tests {
             ("bytes=0-1,4-5", None),
             ("lines=0-1", None),
             ("bytes=-", None),
+            ("bytes=+1-3", None),
+            ("bytes=1-+3", None),
+            ("bytes=-+3", None),
+            ("bytes=1 -3", None),
+            ("bytes", None),
+            ("Bytes= 1-3 ", Some(Part::From(1, Some(4)))),
             (
                 "bytes=0-18446744073709551615",
                 Some(Part::From(0, Some(u64::MAX))),

@@ -36,10 +36,10 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::{
     BODY_PAUSE_MAX, Shared,
-    problem::{Answer, INDEX_NOT_READY, Problem},
+    problem::{Answer, ENTRY_MISSING, INDEX_NOT_READY, Problem},
 };
 
-pub(crate) use ask::json_body;
+pub(crate) use ask::{json_body, object};
 pub(crate) use data::is_signed;
 pub(crate) use reader::{admit, token_of};
 
@@ -108,7 +108,7 @@ impl From<Refused> for Problem {
                 let kind = "urn:headwater:problem:index-failed";
                 return search::not_ready(&shown, kind, detail);
             }
-            Refused::Missing(_) => (StatusCode::NOT_FOUND, "urn:headwater:problem:entry-missing"),
+            Refused::Missing(_) => (StatusCode::NOT_FOUND, ENTRY_MISSING),
             Refused::Fenced(_) => (StatusCode::CONFLICT, "urn:headwater:problem:lease-lost"),
             Refused::NothingUploaded(_) => (
                 StatusCode::CONFLICT,
@@ -118,7 +118,9 @@ impl From<Refused> for Problem {
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "urn:headwater:problem:upload-refused",
             ),
-            Refused::OtherEntry => (StatusCode::FORBIDDEN, "urn:headwater:problem:token-scope"),
+            Refused::OtherEntry | Refused::OnlyReads => {
+                (StatusCode::FORBIDDEN, "urn:headwater:problem:token-scope")
+            }
             Refused::NoLink => (StatusCode::FORBIDDEN, "urn:headwater:problem:link-over"),
             Refused::NoReader => (StatusCode::UNAUTHORIZED, "urn:headwater:problem:token-void"),
         };

@@ -16,13 +16,13 @@ use serde_json::value::RawValue;
 
 use super::{
     answer,
-    ask::{BODY_BYTES_MAX, Span, present},
+    ask::{BODY_BYTES_MAX, Span, object, present},
     build::{indexed, indexes},
     id,
 };
 use crate::{
     Shared,
-    problem::{Answer, Problem},
+    problem::{Answer, ENTRY_MISSING},
     query::{encoded, parameter},
 };
 
@@ -45,11 +45,7 @@ pub(super) async fn over(
         .bodies
         .take(&parts.headers, body, BODY_BYTES_MAX)
         .await?;
-    let raw: Raw<'_> = serde_json::from_slice(&taken.bytes).map_err(|error| {
-        Problem::invalid(format!(
-            "the body is not `{{\"sql\", \"parameters\"}}`: {error}"
-        ))
-    })?;
+    let raw: Raw<'_> = object(&taken.bytes, r#"`{"sql", "parameters"}`"#)?;
     let limits = &shared.settings.query;
     let statement = Statement {
         parameters: bound(&raw.parameters)?,
@@ -99,10 +95,8 @@ pub(super) async fn run(State(shared): State<Shared>, request: Request) -> Answe
         .bodies
         .take(&parts.headers, body, BODY_BYTES_MAX)
         .await?;
-    let raw: Raw<'_> = serde_json::from_slice(&taken.bytes).map_err(|error| {
-        let form = "`{\"sql\", \"parameters\", \"ttl\", \"mode\", \"invalidate_on\", \"key\", \"tenant\", \"wait\", \"index\"}`";
-        Problem::invalid(format!("the body is not {form}: {error}"))
-    })?;
+    let form = r#"`{"sql", "parameters", "ttl", "mode", "invalidate_on", "key", "tenant", "wait", "index"}`"#;
+    let raw: Raw<'_> = object(&taken.bytes, form)?;
     let settings = &shared.settings.materialize;
     let ttl = match &raw.ttl {
         None => Some(settings.ttl),
@@ -125,12 +119,13 @@ pub(super) async fn run(State(shared): State<Shared>, request: Request) -> Answe
     drop(taken);
     // A function that has answered does nothing more: there the caller who finds the entry stale rebuilds it.
     let behind = !shared.driven;
-    ran(
-        &shared,
-        shared.entries().run(&asked, behind).await?,
-        &parts.headers,
-    )
-    .await
+    let registry = shared.entries();
+    let served = async || ran(&shared, registry.run(&asked, behind).await?, &parts.headers).await;
+    match served().await {
+        // It was there when it was looked up, and its data was gone when its rows were read: now its row is gone too.
+        Err(problem) if problem.is(ENTRY_MISSING) => served().await,
+        answer => answer,
+    }
 }
 
 /// What came of a query, as an answer.

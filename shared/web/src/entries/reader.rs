@@ -64,7 +64,7 @@ pub(crate) async fn admit(
     let name = match rest.split_once('/') {
         None if method == Method::GET || method == Method::HEAD => rest,
         Some((name, "query" | "search" | "vector-search")) if method == Method::POST => name,
-        _ => return Err(Refused::OtherEntry.into()),
+        _ => return Err(Refused::OnlyReads.into()),
     };
     // What names no entry is not the token's entry, whatever it is.
     let id = name.parse().map_err(|_| Refused::OtherEntry)?;

@@ -3,16 +3,19 @@
 use axum::{
     Json,
     extract::{Path, Request, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
-use domain::{Duration, entry::IndexSpec};
+use domain::{
+    Duration,
+    entry::{EntryId, IndexSpec},
+};
 use engine::entries::{IndexShown, Sought, Wanted};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    ask::{BODY_BYTES_MAX, Span, json_body},
+    ask::{BODY_BYTES_MAX, Span, json_body, object},
     id,
 };
 use crate::{
@@ -25,11 +28,10 @@ use crate::{
 const LIMIT: usize = 10;
 
 /// What is asked of any search.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 struct Common {
     filter: Option<String>,
     limit: Option<usize>,
-    #[serde(default)]
     offset: usize,
     select: Option<Vec<String>>,
     wait: Option<Span>,
@@ -46,6 +48,19 @@ impl Common {
             time: shared.settings.query.timeout,
         })
     }
+}
+
+/// Searches, and answers in the form that is asked for.
+async fn searched(
+    shared: &Shared,
+    id: &EntryId,
+    headers: &HeaderMap,
+    sought: &Sought,
+    common: Common,
+) -> Answer<Response> {
+    let wanted = common.wanted(shared)?;
+    let found = shared.entries().search(id, sought, &wanted).await?;
+    encoded(shared, found.rows, headers).await
 }
 
 /// `POST /api/materialize/{id}/search`: `{"query", "columns", "filter", "limit", "offset", "select", "wait"}`.
@@ -80,12 +95,11 @@ pub(super) async fn words(
         select: raw.select,
         wait: raw.wait,
     };
-    let wanted = common.wanted(&shared)?;
-    let found = shared.entries().search(&id, &sought, &wanted).await?;
-    encoded(&shared, found.rows, &headers).await
+    searched(&shared, &id, &headers, &sought, common).await
 }
 
 /// `POST /api/materialize/{id}/vector-search`: `{"column", "vector" | "text", "filter", "limit", "offset", "select", "wait"}`.
+/// Without `column` it is the only one that has vectors.
 pub(super) async fn vectors(
     State(shared): State<Shared>,
     Path(name): Path<String>,
@@ -94,7 +108,7 @@ pub(super) async fn vectors(
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Raw {
-        column: String,
+        column: Option<String>,
         vector: Option<Vec<f64>>,
         text: Option<String>,
         filter: Option<String>,
@@ -106,15 +120,13 @@ pub(super) async fn vectors(
     }
     let id = id(&name)?;
     let (headers, raw): (_, Raw) = json_body(&shared, request).await?;
+    let column = raw.column;
     let sought = match (raw.vector, raw.text) {
         (Some(vector), None) => Sought::Vector {
-            column: raw.column,
+            column,
             vector: narrowed(&vector),
         },
-        (None, Some(text)) => Sought::Like {
-            column: raw.column,
-            text,
-        },
+        (None, Some(text)) => Sought::Like { column, text },
         _ => {
             return Err(Problem::invalid(
                 "name either `vector`, a list of numbers, or `text`",
@@ -128,9 +140,7 @@ pub(super) async fn vectors(
         select: raw.select,
         wait: raw.wait,
     };
-    let wanted = common.wanted(&shared)?;
-    let found = shared.entries().search(&id, &sought, &wanted).await?;
-    encoded(&shared, found.rows, &headers).await
+    searched(&shared, &id, &headers, &sought, common).await
 }
 
 #[expect(
@@ -168,10 +178,8 @@ pub(super) async fn ask(
         .bodies
         .take(&parts.headers, body, BODY_BYTES_MAX)
         .await?;
-    let raw: Raw = serde_json::from_slice(&taken.bytes).map_err(|error| {
-        let form = r#"`{"index": [{"kind": "text", "columns": [..]}, {"kind": "vector", "column", "metric"}], "wait"}`"#;
-        Problem::invalid(format!("the body is not {form}: {error}"))
-    })?;
+    let form = r#"`{"index": [{"kind": "text", "columns": [..]}, {"kind": "vector", "column", "metric"}], "wait"}`"#;
+    let raw: Raw = object(&taken.bytes, form)?;
     let wait = raw.wait.map_or(Ok(Duration::ZERO), |span| span.get())?;
     let registry = shared.entries();
     let mut indexes = registry.index(&id, &raw.index).await?;

@@ -75,19 +75,14 @@ pub struct Search {
     /// Words: `quick -brown "lazy dog" title:fox`
     #[arg(conflicts_with_all = ["near", "like"], required_unless_present_any = ["near", "like"])]
     query: Option<String>,
-    /// Columns that words are looked for in, by commas; or the column of the vectors
+    /// Columns that words are looked for in, by commas; or the column of the vectors [default: all, or the only one]
     #[arg(long, value_delimiter = ',')]
     columns: Vec<String>,
     /// Rows nearest to this vector: '[0.1, 0.2]'
-    #[arg(
-        long,
-        value_name = "VECTOR",
-        conflicts_with = "like",
-        requires = "columns"
-    )]
+    #[arg(long, value_name = "VECTOR", conflicts_with = "like")]
     near: Option<String>,
     /// Rows nearest to the vector of this text
-    #[arg(long, value_name = "TEXT", requires = "columns")]
+    #[arg(long, value_name = "TEXT")]
     like: Option<String>,
     /// A condition on the columns that every hit fulfils: "year > 2000"
     #[arg(long, value_name = "SQL")]
@@ -114,12 +109,14 @@ impl Search {
                 columns: self.columns.clone(),
             });
         }
-        let [column] = self.columns.as_slice() else {
-            return Err(Failure::usage(
-                "vectors are of one column: name one with --columns",
-            ));
+        let column = match self.columns.as_slice() {
+            [] => None,
+            [column] => Some(column.clone()),
+            _ => {
+                let why = "vectors are of one column: name one with --columns";
+                return Err(Failure::usage(why));
+            }
         };
-        let column = column.clone();
         match (&self.near, &self.like) {
             (Some(vector), _) => {
                 let wrong = |error: serde_json::Error| Failure::usage(format!("--near: {error}"));

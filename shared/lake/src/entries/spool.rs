@@ -1,0 +1,137 @@
+//! A copy of an upload while it arrives, to be read once before the upload is completed.
+//!
+//! A parquet file says only at its end where its pages are, so nothing of it can be judged on the way. What was judged by its
+//! footer alone would be found to be broken by its first reader, when the entry has long been committed. The copy is on this
+//! machine: the object store is not asked for what has just been sent to it, and what is refused was never an object there.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use bytes::Bytes;
+use parquet::{
+    arrow::arrow_reader::ParquetRecordBatchReaderBuilder, errors::ParquetError,
+    file::reader::ChunkReader,
+};
+use ports::{
+    Error, Kind, Result,
+    entries::{DataSet, Stored},
+};
+
+use super::{BATCH_ROWS, accept};
+
+/// Bytes that are held in memory before they go to the folder of temporary files.
+const HELD_BYTES: usize = 4 << 20;
+const ACTION: &str = "take upload";
+
+/// What has arrived: little of it in memory, much in a file without a name, which goes with this process.
+#[derive(Debug)]
+pub(super) struct Spool {
+    folder: PathBuf,
+    held: Vec<u8>,
+    file: Option<File>,
+    bytes: u64,
+}
+
+impl Spool {
+    /// Nothing yet; a file would be in this folder.
+    pub(super) fn new(folder: PathBuf) -> Self {
+        Self {
+            folder,
+            held: Vec::new(),
+            file: None,
+            bytes: 0,
+        }
+    }
+
+    /// Keeps a piece.
+    pub(super) async fn put(&mut self, set: &DataSet, piece: &[u8]) -> Result<()> {
+        self.bytes += piece.len() as u64;
+        self.held.extend_from_slice(piece);
+        match self.held.len() < HELD_BYTES {
+            true => Ok(()),
+            false => self.spill(set).await,
+        }
+    }
+
+    async fn spill(&mut self, set: &DataSet) -> Result<()> {
+        let (held, file) = (std::mem::take(&mut self.held), self.file.take());
+        let folder = self.folder.clone();
+        let written = tokio::task::spawn_blocking(move || {
+            let mut file = match file {
+                Some(file) => file,
+                None => {
+                    std::fs::create_dir_all(&folder)?;
+                    tempfile::tempfile_in(&folder)?
+                }
+            };
+            file.write_all(&held)?;
+            Ok::<_, io::Error>(file)
+        });
+        let written = written.await.unwrap_or_else(|error| Err(error.into()));
+        let failed = |error| Error::new(Kind::Unavailable, "copy upload of", set).because(error);
+        self.file = Some(written.map_err(failed)?);
+        Ok(())
+    }
+
+    /// Reads everything once, with the memory of a page and a batch: what a reader would trip over is found here.
+    pub(super) async fn judge(mut self, set: &DataSet) -> Result<Stored> {
+        if self.file.is_some() {
+            self.spill(set).await?;
+        }
+        let of = set.clone();
+        let read = tokio::task::spawn_blocking(move || match self.file {
+            Some(file) => sound(&of, file, self.bytes),
+            None => sound(&of, Bytes::from(self.held), self.bytes),
+        });
+        read.await.unwrap_or_else(|error| match error.is_panic() {
+            // What is no parquet file may end its decoder so.
+            true => Err(unfit(set, "its pages cannot be read: the decoder gave up")),
+            false => Err(Error::new(Kind::Unavailable, ACTION, set).because(error)),
+        })
+    }
+}
+
+fn unfit(set: &DataSet, why: impl Into<String>) -> Error {
+    Error::new(Kind::Invalid, ACTION, set).because(why.into())
+}
+
+/// What is in a file of which every page can be read.
+fn sound(set: &DataSet, file: impl ChunkReader + 'static, bytes: u64) -> Result<Stored> {
+    let incomplete =
+        |error: ParquetError| unfit(set, format!("it is no complete parquet file: {error}"));
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(incomplete)?;
+    let (footer, schema) = (builder.metadata().clone(), builder.schema().clone());
+    accept::whole(set, &footer, bytes).map_err(|error| {
+        unfit(
+            set,
+            format!("it is no complete parquet file: {}", error.chain()),
+        )
+    })?;
+    accept::exact(set, &footer)?;
+    accept::compressed(set, &footer)?;
+    accept::schema(ACTION, set, &schema)?;
+    let unread = |rows: u64, error: &dyn std::fmt::Display| {
+        unfit(
+            set,
+            format!("its pages cannot be read, after {rows} rows: {error}"),
+        )
+    };
+    let batches = builder.with_batch_size(BATCH_ROWS).build();
+    let mut rows = 0;
+    for batch in batches.map_err(|error| unread(0, &error))? {
+        rows += batch.map_err(|error| unread(rows, &error))?.num_rows() as u64;
+    }
+    let said = footer.file_metadata().num_rows();
+    if u64::try_from(said) != Ok(rows) {
+        let why = format!("it has {rows} rows, and says that it has {said}");
+        return Err(unfit(set, why));
+    }
+    Ok(Stored {
+        schema,
+        rows,
+        bytes,
+    })
+}
