@@ -11,6 +11,7 @@ mod program;
 mod queries;
 mod readers;
 mod search;
+mod sending;
 
 use anyhow::{Context, Result, ensure};
 use domain::fingerprint::Call;
@@ -30,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(queries::trials());
     trials.extend(readers::trials());
     trials.extend(search::trials());
+    trials.extend(sending::trials());
     trials
 }
 

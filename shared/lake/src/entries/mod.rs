@@ -25,7 +25,7 @@ use parquet::{
 };
 use ports::{
     Entries, Error, Kind, Objects, Result,
-    entries::{DataSet, File, Part as Piece, Picked, Sign, Stored, Upload},
+    entries::{Address, DataSet, File, Part as Piece, Picked, Sign, Stored, Upload},
     tables::{FilePart, Part, Rows, Scan},
 };
 
@@ -43,6 +43,8 @@ const PAGE_ROWS: usize = 4 << 10;
 const GROUP_ROWS: usize = 128 << 10;
 /// Most bytes of a row group: what one open file may hold in memory.
 const GROUP_BYTES: usize = 32 << 20;
+/// Longest footer of a file that is taken.
+const FOOTER_MAX: u64 = 64 << 20;
 /// Rows of a batch that is read.
 const BATCH_ROWS: usize = 8 << 10;
 /// Bytes of a part that is sent, and how many are on their way at once.
@@ -213,7 +215,7 @@ impl EntryLake {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let reader = FileReader::new(&self.objects, path, bytes);
+        let reader = FileReader::new(&self.objects, path, bytes).at_most(FOOTER_MAX);
         let builder = ParquetRecordBatchStreamBuilder::new(reader)
             .await
             .map_err(|error| failed("read entry", set, error))?;
@@ -240,14 +242,10 @@ impl Entries for EntryLake {
     async fn receive(&self, set: &DataSet, upload: Upload, limit: u64) -> Result<Stored> {
         let path = path(set);
         accept::receive(self.sink(&path), set, upload, limit).await?;
-        let looked = match self.look(set, true).await {
-            Ok(Some(stored)) => accept::schema("take upload", set, &stored.schema).map(|()| stored),
+        let looked = match self.check(set).await {
+            Ok(Some(stored)) => Ok(stored),
             Ok(None) => Err(Error::new(Kind::Unavailable, "take upload", set)
                 .because("it is not there after it was written; send it again")),
-            Err(error) if error.kind == Kind::Corrupt => {
-                Err(Error::new(Kind::Invalid, "take upload", set)
-                    .because(format!("it is no complete parquet file: {}", error.chain())))
-            }
             Err(error) => Err(error),
         };
         if looked.is_err() {
@@ -255,6 +253,20 @@ impl Entries for EntryLake {
             let _ = self.objects.delete(&path).await;
         }
         looked
+    }
+
+    async fn check(&self, set: &DataSet) -> Result<Option<Stored>> {
+        match self.look(set, true).await {
+            Ok(Some(stored)) => {
+                accept::schema("take upload", set, &stored.schema).map(|()| Some(stored))
+            }
+            Ok(None) => Ok(None),
+            Err(error) if error.kind == Kind::Corrupt => {
+                Err(Error::new(Kind::Invalid, "take upload", set)
+                    .because(format!("it is no complete parquet file: {}", error.chain())))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn find(&self, set: &DataSet) -> Result<Option<Stored>> {
@@ -329,6 +341,20 @@ impl Entries for EntryLake {
     async fn link(&self, set: &DataSet, life: Duration) -> Result<Option<String>> {
         match &self.signer {
             Some(signer) => signer.sign(path(set).as_ref(), life).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn has_addresses(&self) -> bool {
+        self.signer.is_some()
+    }
+
+    async fn address(&self, set: &DataSet, bytes: u64, life: Duration) -> Result<Option<Address>> {
+        match &self.signer {
+            Some(signer) => {
+                let address = signer.sign_upload(path(set).as_ref(), bytes, life).await;
+                address.map(Some)
+            }
             None => Ok(None),
         }
     }
