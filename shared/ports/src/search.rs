@@ -131,6 +131,20 @@ pub trait Embedder: Send + Sync + fmt::Debug {
     /// The vectors of some texts. `Invalid` when the texts or the settings are at fault, `Unavailable` when the service is.
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>>;
 
+    /// The vector of what is looked for: a model may tell that from what is found by it.
+    async fn embed_query(&self, text: &str) -> Result<Vec<f32>> {
+        let vectors = self.embed(&[text.to_owned()]).await?;
+        match <[_; 1]>::try_from(vectors) {
+            Ok([vector]) => Ok(vector),
+            Err(vectors) => Err(
+                Error::new(Kind::Unavailable, "embed", "text").because(format!(
+                    "1 text was sent and {} vectors came back",
+                    vectors.len()
+                )),
+            ),
+        }
+    }
+
     /// Texts that are well sent at once.
     fn batch(&self) -> usize {
         64
