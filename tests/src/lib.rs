@@ -3,6 +3,7 @@
 //!
 //! Rules are tested beside the code; here the product is tested from outside, in the user's words.
 
+pub mod addresses;
 pub mod aws;
 pub mod case;
 pub mod data;

@@ -15,6 +15,8 @@ use http_body_util::BodyExt;
 use hyper::{Request, Response};
 use tower::ServiceExt;
 
+use crate::addresses::Addresses;
+
 /// What becomes of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -34,6 +36,8 @@ pub enum Way {
 pub struct Direct {
     router: Router,
     way: AtomicU8,
+    /// Where addresses of another host lead, unless that is the emulator.
+    store: Option<Arc<Addresses>>,
     /// Every request so far: method and path, without the entry's name.
     sent: Mutex<Vec<String>>,
 }
@@ -42,9 +46,16 @@ impl Direct {
     /// The way to these routes, open.
     #[must_use]
     pub fn new(router: Router) -> Arc<Self> {
+        Self::beside(router, None)
+    }
+
+    /// The way to these routes, and to a store that gives addresses.
+    #[must_use]
+    pub fn beside(router: Router, store: Option<Arc<Addresses>>) -> Arc<Self> {
         Arc::new(Self {
             router,
             way: AtomicU8::new(Way::Open as u8),
+            store,
             sent: Mutex::default(),
         })
     }
@@ -99,6 +110,9 @@ impl Transport for Direct {
             _ => {}
         }
         if request.uri().host().is_some() {
+            if let Some(store) = &self.store {
+                return store.send(request).await;
+            }
             // A link that leads elsewhere: to the emulator.
             return Http::new("http://localhost", None)?.send(request).await;
         }

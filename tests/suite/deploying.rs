@@ -202,7 +202,7 @@ fn plan_as_json() -> Result<()> {
 
 fn problems() -> Result<()> {
     let folder = project(X86_64)?;
-    let cases: [(&[&str], &[&str]); 6] = [
+    let cases: [(&[&str], &[&str]); 7] = [
         (&["--yes"], &["built for x86_64", "arm64"]),
         (
             &["--arch", "x86_64", "--set", "LogDay=1"],
@@ -217,6 +217,11 @@ fn problems() -> Result<()> {
             &["RefreshMemory", "512"],
         ),
         (&["--arch", "x86_64", "--name", "Shop"], &["Name", "`Shop`"]),
+        // A right to every model is none that can be asked for.
+        (
+            &["--arch", "x86_64", "--set", "EmbeddingModel=*"],
+            &["EmbeddingModel", "`*`"],
+        ),
         (
             &["--arch", "x86_64", "--programs", "nowhere"],
             &["no program", "ingest", "--build"],

@@ -7,6 +7,7 @@ mod alerting;
 mod auto;
 mod aws_faults;
 mod bad_input;
+mod bedrock;
 mod bugs;
 mod cdc_edges;
 mod cdc_http;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     trials.extend(auto::trials());
     trials.extend(alerting::trials());
     trials.extend(bad_input::trials());
+    trials.extend(bedrock::trials());
     trials.extend(change_bugs::trials());
     trials.extend(checks::trials());
     trials.extend(cdc_edges::trials());

@@ -22,6 +22,7 @@ mod tests;
 mod upload;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
@@ -35,13 +36,18 @@ use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, path::Path,
 };
-use ports::{Chance, Clock, Kind, entries::Sign};
+use ports::{
+    Chance, Clock, Kind,
+    entries::{Address, Sign},
+};
 
 use crate::{answer::Answer, patience::Patience};
 use bucket::Bucket;
 
 /// Calls under way at one time, unless told otherwise.
 const CALLS_MAX: usize = 64;
+/// Most bytes that S3 takes in one request.
+const PUT_MAX: u64 = 5 << 30;
 
 /// Objects of a bucket, or under a folder of it.
 #[derive(Clone, Debug)]
@@ -104,32 +110,79 @@ impl S3Objects {
     /// # Errors
     /// `Invalid` when it would be good for more than seven days, `Unavailable` when there are no credentials to sign with.
     pub async fn presign(&self, location: &Path, expires: Duration) -> ports::Result<String> {
-        let failed = |kind| ports::Error::new(kind, "sign an address for", location);
-        let micros = u64::try_from(self.bucket.patience.now().0).unwrap_or(0);
-        let now: SystemTime = UNIX_EPOCH + Duration::from_micros(micros);
-        let signing = PresigningConfig::builder()
-            .start_time(now)
-            .expires_in(expires)
-            .build()
-            .map_err(|e| failed(Kind::Invalid).because(e))?;
         let request = self.bucket.client.get_object();
         let signed = request
             .bucket(&self.bucket.name)
             .key(self.bucket.key(location))
-            .presigned(signing)
+            .presigned(self.signing(location, expires)?)
             .await
-            .map_err(|e| failed(Kind::Unavailable).because(Answer::of(&e).text))?;
+            .map_err(|e| unsigned(Kind::Unavailable, location).because(Answer::of(&e).text))?;
         Ok(signed.uri().to_owned())
     }
+
+    /// An address to which anybody can send an object of exactly `bytes` bytes, in one request that begins before the
+    /// address expires. Length and `If-None-Match: *` are signed with it, so S3 refuses other lengths, and whoever comes
+    /// when the object is there.
+    ///
+    /// # Errors
+    /// `TooLarge` above 5 GiB; else as [`S3Objects::presign`].
+    pub async fn presign_upload(
+        &self,
+        location: &Path,
+        bytes: u64,
+        expires: Duration,
+    ) -> ports::Result<Address> {
+        let too_large =
+            || unsigned(Kind::TooLarge, location).because("S3 takes at most 5 GiB in one request");
+        let length = i64::try_from(bytes).map_err(|_| too_large())?;
+        if bytes > PUT_MAX {
+            return Err(too_large());
+        }
+        let request = self.bucket.client.put_object();
+        let signed = request
+            .bucket(&self.bucket.name)
+            .key(self.bucket.key(location))
+            .content_length(length)
+            .if_none_match("*")
+            .presigned(self.signing(location, expires)?)
+            .await
+            .map_err(|e| unsigned(Kind::Unavailable, location).because(Answer::of(&e).text))?;
+        let headers = signed.headers();
+        let owned = |(name, value): (&str, &str)| (name.to_lowercase(), value.to_owned());
+        Ok(Address {
+            href: signed.uri().to_owned(),
+            headers: headers.map(owned).collect::<BTreeMap<_, _>>(),
+        })
+    }
+
+    /// How addresses are signed that are good from now on.
+    fn signing(&self, location: &Path, expires: Duration) -> ports::Result<PresigningConfig> {
+        let micros = u64::try_from(self.bucket.patience.now().0).unwrap_or(0);
+        let now: SystemTime = UNIX_EPOCH + Duration::from_micros(micros);
+        PresigningConfig::builder()
+            .start_time(now)
+            .expires_in(expires)
+            .build()
+            .map_err(|e| unsigned(Kind::Invalid, location).because(e))
+    }
+}
+
+fn unsigned(kind: Kind, subject: impl fmt::Display) -> ports::Error {
+    ports::Error::new(kind, "sign an address for", subject)
+}
+
+fn location(path: &str) -> ports::Result<Path> {
+    Path::parse(path).map_err(|error| unsigned(Kind::Invalid, path).because(error))
 }
 
 #[async_trait]
 impl Sign for S3Objects {
     async fn sign(&self, path: &str, life: Duration) -> ports::Result<String> {
-        let path = Path::parse(path).map_err(|error| {
-            ports::Error::new(Kind::Invalid, "sign an address for", path).because(error)
-        })?;
-        self.presign(&path, life).await
+        self.presign(&location(path)?, life).await
+    }
+
+    async fn sign_upload(&self, path: &str, bytes: u64, life: Duration) -> ports::Result<Address> {
+        self.presign_upload(&location(path)?, bytes, life).await
     }
 }
 

@@ -38,6 +38,17 @@ impl Signer {
         })
     }
 
+    /// Where a service of the region answers, or whatever stands for all services.
+    ///
+    /// # Errors
+    /// `Invalid` when the process has no region.
+    pub fn endpoint(&self, host: &str) -> Result<String> {
+        match self.config.endpoint_url() {
+            Some(url) => Ok(url.trim_end_matches('/').to_owned()),
+            None => Ok(format!("https://{host}.{}.amazonaws.com", self.region()?)),
+        }
+    }
+
     /// The headers that sign a POST of JSON to a service.
     ///
     /// # Errors

@@ -332,13 +332,11 @@ impl Client {
     async fn store(&self, id: &EntryId, call: &Call, lease: &Lease, held: &Held) -> Result<Meta> {
         let registry = &self.0.registry;
         let stored = async {
-            let file = held.upload().await.map_err(|error| Error::Unfit {
+            let file = held.encoded().await.map_err(|error| Error::Unfit {
                 key: call.spec.key.clone(),
                 why: error.to_string(),
             })?;
-            registry
-                .upload(id, &lease.token, file, registry.patience)
-                .await?;
+            registry.upload(id, lease, &file).await?;
             registry.commit(id, &lease.token).await
         }
         .await;

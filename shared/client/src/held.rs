@@ -144,22 +144,16 @@ impl Held {
         Ok(BatchStream::new(self.schema(), stream))
     }
 
-    /// The rows as a parquet file on its way.
-    pub(crate) async fn upload(&self) -> Result<Body, BoxError> {
-        let spool = match self {
+    /// The rows as a parquet file.
+    pub(crate) async fn encoded(&self) -> Result<Encoded, BoxError> {
+        match self {
             Self::Memory(batches) => {
                 let batches = batches.clone();
                 let file = tokio::task::spawn_blocking(move || encode(&batches)).await??;
-                return Ok(full(file));
+                Ok(Encoded::Memory(file))
             }
-            Self::File(spool) => spool.clone(),
-        };
-        let file = tokio::fs::File::open(&spool.path).await?;
-        let pieces = ReaderStream::with_capacity(file, PIECE_BYTES).map(move |piece| {
-            let _ = &spool;
-            piece.map(Frame::data).map_err(BoxError::from)
-        });
-        Ok(StreamBody::new(pieces).boxed_unsync())
+            Self::File(spool) => Ok(Encoded::File(spool.clone())),
+        }
     }
 
     /// The rows of a parquet file that is here whole.
@@ -198,6 +192,39 @@ impl Held {
             bytes,
             path,
         })))
+    }
+}
+
+/// A parquet file that can be sent, more than once if it has to be.
+#[derive(Clone, Debug)]
+pub(crate) enum Encoded {
+    Memory(Bytes),
+    File(Arc<Spool>),
+}
+
+impl Encoded {
+    /// Its bytes.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Memory(file) => file.len() as u64,
+            Self::File(spool) => spool.bytes,
+        }
+    }
+
+    /// The file on its way, in pieces when it is not in memory.
+    pub(crate) async fn body(&self) -> Result<Body> {
+        let spool = match self {
+            Self::Memory(file) => return Ok(full(file.clone())),
+            Self::File(spool) => spool.clone(),
+        };
+        let file = tokio::fs::File::open(&spool.path)
+            .await
+            .map_err(Error::unreadable)?;
+        let pieces = ReaderStream::with_capacity(file, PIECE_BYTES).map(move |piece| {
+            let _ = &spool;
+            piece.map(Frame::data).map_err(BoxError::from)
+        });
+        Ok(StreamBody::new(pieces).boxed_unsync())
     }
 }
 

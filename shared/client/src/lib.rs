@@ -39,6 +39,7 @@ mod held;
 mod meta;
 mod registry;
 mod rows;
+mod sending;
 mod transport;
 
 pub use crate::client::{Client, Settings};

@@ -25,9 +25,9 @@ const ENTRY: &str = "application/vnd.headwater.entry+json";
 /// Rows as an Arrow stream.
 pub(crate) const ARROW: &str = "application/vnd.apache.arrow.stream";
 /// The header that shows a lease's token.
-const LEASE: &str = "headwater-lease";
+pub(crate) const LEASE: &str = "headwater-lease";
 /// Longest answer that is read whole and is not rows, in bytes.
-const ANSWER_MAX: usize = 8 << 20;
+pub(crate) const ANSWER_MAX: usize = 8 << 20;
 
 /// The registry, as it is reached.
 #[derive(Debug)]
@@ -49,6 +49,16 @@ pub(crate) struct Link {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Lease {
     pub(crate) token: String,
+    #[serde(default)]
+    pub(crate) upload: Upload,
+}
+
+/// How the registry wants a build's file.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Upload {
+    /// Larger files are sent to an address that it gives; none when it takes all by itself.
+    #[serde(default)]
+    pub(crate) direct_max: Option<u64>,
 }
 
 /// An entry as it was answered.
@@ -82,7 +92,7 @@ pub(crate) fn path(id: &EntryId, rest: &str) -> String {
     format!("/api/materialize/{id}{rest}")
 }
 
-fn away(error: impl Into<BoxError>) -> Error {
+pub(crate) fn away(error: impl Into<BoxError>) -> Error {
     let error: BoxError = error.into();
     let mut text = error.to_string();
     let mut next = error.source();
@@ -251,23 +261,6 @@ impl Registry {
             Claimed::Entry(found) => Ok(found),
             Claimed::Build(_) | Claimed::Wait => Err(Error::Missing(id.to_string())),
         }
-    }
-
-    /// Sends a build's data.
-    pub(crate) async fn upload(
-        &self,
-        id: &EntryId,
-        token: &str,
-        file: Body,
-        limit: Duration,
-    ) -> Result<()> {
-        let request = Request::put(path(id, "/upload"))
-            .header(LEASE, token)
-            .header(CONTENT_TYPE, "application/vnd.apache.parquet")
-            .body(file)
-            .map_err(away)?;
-        let answer = self.send(request, limit, &id.to_string()).await?;
-        self.whole(answer.into_body(), ANSWER_MAX).await.map(drop)
     }
 
     /// Makes it the entry.

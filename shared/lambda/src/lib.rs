@@ -3,6 +3,7 @@
 //! A function is a [`Function`] handed to [`run`]; everything it does is a use case of `engine`.
 
 mod batch;
+mod bedrock;
 mod buffered;
 mod embed;
 mod event;

@@ -230,6 +230,10 @@ impl Entries for Without {
         refuse("receive entry", "keeps no entries")
     }
 
+    async fn check(&self, _: &DataSet) -> Result<Option<Stored>> {
+        refuse("check entry", "keeps no entries")
+    }
+
     async fn find(&self, _: &DataSet) -> Result<Option<Stored>> {
         refuse("find entry", "keeps no entries")
     }

@@ -1,6 +1,6 @@
 //! Data of materialized entries: a folder per entry and generation.
 
-use std::{fmt, ops::Range};
+use std::{collections::BTreeMap, fmt, ops::Range};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
@@ -58,6 +58,10 @@ pub trait Entries: Send + Sync + fmt::Debug {
     /// read; `TooLarge` beyond the limit.
     async fn receive(&self, set: &DataSet, upload: Upload, limit: u64) -> Result<Stored>;
 
+    /// Looks at what a builder left in a data set, as carefully as at what is received, and reads little of it; none when it
+    /// is not there. `Invalid` when it is no data; it stays.
+    async fn check(&self, set: &DataSet) -> Result<Option<Stored>>;
+
     /// Looks at a data set; none when it is not there.
     async fn find(&self, set: &DataSet) -> Result<Option<Stored>>;
 
@@ -96,6 +100,19 @@ pub trait Entries: Send + Sync + fmt::Debug {
     /// addresses.
     async fn link(&self, set: &DataSet, life: Duration) -> Result<Option<String>> {
         let _ = (set, life);
+        Ok(None)
+    }
+
+    /// Whether files can be sent to where they stay by whoever has an [`Address`].
+    fn has_addresses(&self) -> bool {
+        false
+    }
+
+    /// An address that takes the file of a data set, of exactly so many bytes, for a while and while there is none; none when
+    /// the store has no such addresses. What is sent there is not looked at before [`Entries::check`]. `TooLarge` for more
+    /// than the store takes at once.
+    async fn address(&self, set: &DataSet, bytes: u64, life: Duration) -> Result<Option<Address>> {
+        let _ = (set, bytes, life);
         Ok(None)
     }
 
@@ -156,9 +173,22 @@ impl fmt::Debug for File {
     }
 }
 
-/// Makes addresses of objects that anybody can read for a while.
+/// Where a file can be sent with nothing but this: one PUT with these headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Where.
+    pub href: String,
+    /// Headers without which it is refused, by their names in small letters.
+    pub headers: BTreeMap<String, String>,
+}
+
+/// Makes addresses of objects that anybody can use for a while.
 #[async_trait]
 pub trait Sign: Send + Sync + fmt::Debug {
-    /// An address of the object at a path of the warehouse.
+    /// An address that reads the object at a path of the warehouse.
     async fn sign(&self, path: &str, life: Duration) -> Result<String>;
+
+    /// An address that makes the object at a path of the warehouse, of exactly so many bytes; one that is there is never
+    /// replaced. It begins to be used before its time is over, and may go on after. `TooLarge` for more than one request takes.
+    async fn sign_upload(&self, path: &str, bytes: u64, life: Duration) -> Result<Address>;
 }

@@ -136,6 +136,20 @@ pub trait Embedder: Send + Sync + fmt::Debug {
         true
     }
 
+    /// The vector of what is looked for: a model may tell that from what is found by it.
+    async fn embed_query(&self, text: &str) -> Result<Vec<f32>> {
+        let vectors = self.embed(&[text.to_owned()]).await?;
+        match <[_; 1]>::try_from(vectors) {
+            Ok([vector]) => Ok(vector),
+            Err(vectors) => Err(
+                Error::new(Kind::Unavailable, "embed", "text").because(format!(
+                    "1 text was sent and {} vectors came back",
+                    vectors.len()
+                )),
+            ),
+        }
+    }
+
     /// Texts that are well sent at once.
     fn batch(&self) -> usize {
         64

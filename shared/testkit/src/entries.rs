@@ -25,6 +25,10 @@ impl Entries for NoEntries {
         none(set)
     }
 
+    async fn check(&self, _: &DataSet) -> Result<Option<Stored>> {
+        Ok(None)
+    }
+
     async fn find(&self, _: &DataSet) -> Result<Option<Stored>> {
         Ok(None)
     }

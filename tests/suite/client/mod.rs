@@ -6,6 +6,7 @@ mod identity;
 mod links;
 mod postgres;
 mod searching;
+mod sending;
 mod sharing;
 mod storing;
 
@@ -18,7 +19,7 @@ use anyhow::Result;
 use client::{Client, MaterializedFrame, Settings, materialize};
 use libtest_mimic::Trial;
 use serde::{Deserialize, Serialize};
-use tests::{site::Site, transport::Direct};
+use tests::{addresses::Addresses, site::Site, transport::Direct};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = away::trials();
@@ -27,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(links::trials());
     trials.extend(postgres::trials());
     trials.extend(searching::trials());
+    trials.extend(sending::trials());
     trials.extend(sharing::trials());
     trials.extend(storing::trials());
     trials
@@ -66,7 +68,11 @@ impl Bench {
     }
 
     fn on(site: Site, settings: Settings) -> Self {
-        let way = Direct::new(site.router());
+        Self::beside(site, None, settings)
+    }
+
+    fn beside(site: Site, store: Option<Arc<Addresses>>, settings: Settings) -> Self {
+        let way = Direct::beside(site.router(), store);
         let source = Source {
             client: way.told(settings),
             calls: Arc::default(),

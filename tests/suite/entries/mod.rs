@@ -12,6 +12,7 @@ mod program;
 mod queries;
 mod readers;
 mod search;
+mod sending;
 
 use anyhow::{Context, Result, ensure};
 use domain::fingerprint::Call;
@@ -32,6 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(queries::trials());
     trials.extend(readers::trials());
     trials.extend(search::trials());
+    trials.extend(sending::trials());
     trials
 }
 

@@ -422,6 +422,33 @@ async fn an_address_is_signed_for_a_while() {
     assert_eq!(refused.kind, ports::Kind::Invalid);
 }
 
+#[tokio::test]
+async fn an_address_for_an_upload_holds_its_length_and_that_nothing_is_there() {
+    let fake = Fake::new(|_: &Sent| panic!("nobody is asked"));
+    let objects = objects(&fake);
+    let life = domain::Duration::from_secs(900);
+    let address = objects.presign_upload(&path(), 12_345, life).await;
+    let address = address.expect("it is signed");
+    let url = &address.href;
+    assert!(url.starts_with("http://aws.test/bucket/lake/a/b?"), "{url}");
+    assert!(url.contains("X-Amz-Expires=900"), "{url}");
+    let signed = "X-Amz-SignedHeaders=content-length%3Bhost%3Bif-none-match&";
+    assert!(url.contains(signed), "{url}");
+    let headers: Vec<_> = address.headers.iter().collect();
+    let want = [("content-length", "12345"), ("if-none-match", "*")];
+    let want = want.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let want: Vec<_> = want.iter().map(|(name, value)| (name, value)).collect();
+    assert_eq!(headers, want, "nothing else is asked of the sender");
+    for (bytes, life, kind) in [
+        (1, life * 1_000, ports::Kind::Invalid),
+        ((5 << 30) + 1, life, ports::Kind::TooLarge),
+        (u64::MAX, life, ports::Kind::TooLarge),
+    ] {
+        let refused = objects.presign_upload(&path(), bytes, life).await;
+        assert_eq!(refused.expect_err("refused").kind, kind, "{bytes}");
+    }
+}
+
 #[test]
 fn a_place_is_a_bucket_and_a_prefix() {
     let fake = Fake::new(|_: &Sent| panic!("nobody is asked"));

@@ -33,6 +33,8 @@ pub use settings::{EntrySettings, INLINE_MAX, inline_length, rides_inline};
 pub const ENTRIES: &str = "entries";
 /// Partition of generations that were superseded, in the order of when: they go after the grace time.
 pub const SUPERSEDED: &str = "garbage#entries";
+/// Partition of generations whose file could be sent to an address, in the order of until when.
+pub const UPLOADS: &str = "garbage#uploads";
 /// Partition and sort key of what links to data are signed with.
 pub const LINKS: &str = "links";
 /// Sort key of a [`Row`], with the payload behind it when it rides inline.

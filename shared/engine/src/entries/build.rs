@@ -68,16 +68,10 @@ impl Registry {
             Err(error) if error.kind == Kind::Unavailable => return Err(error.into()),
             Err(error) => return Err(self.unfit(id, token, error.chain()).await?),
         };
-        let columns = shown::columns(&stored.schema);
-        if !lease.spec.declared.is_empty() && lease.spec.declared != columns {
-            let why = format!(
-                "it has the columns {}, declared were {}",
-                spelled(&columns),
-                spelled(&lease.spec.declared)
-            );
-            return Err(self.unfit(id, token, why).await?);
+        match undeclared(&lease, &stored) {
+            Some(why) => Err(self.unfit(id, token, why).await?),
+            None => Ok(stored),
         }
-        Ok(stored)
     }
 
     /// Takes the data of a build from rows of this process.
@@ -94,7 +88,11 @@ impl Registry {
         Ok(Refused::Unfit(id.clone(), why))
     }
 
-    async fn leased(&self, id: &EntryId, token: &str) -> Result<(Lease, DataSet), Refused> {
+    pub(super) async fn leased(
+        &self,
+        id: &EntryId,
+        token: &str,
+    ) -> Result<(Lease, DataSet), Refused> {
         let lease = self.both(id).await?.lease.map(|(lease, _)| lease);
         let lease = lease
             .filter(|lease| is_of(lease, token))
@@ -105,7 +103,8 @@ impl Registry {
     /// Makes what was uploaded the entry. Committing twice is committing once.
     ///
     /// # Errors
-    /// [`Refused::Fenced`] for a token that is not that of the lease (**E-3**), [`Refused::NothingUploaded`] without data.
+    /// [`Refused::Fenced`] for a token that is not that of the lease (**E-3**), [`Refused::NothingUploaded`] without data,
+    /// [`Refused::Unfit`] as for an upload: what was sent to an address is looked at here for the first time.
     pub async fn commit(
         &self,
         id: &EntryId,
@@ -120,14 +119,25 @@ impl Registry {
         {
             return Ok(entry);
         }
-        if !both.lease().is_some_and(|lease| is_of(lease, token)) {
+        let Some(lease) = both.lease().filter(|lease| is_of(lease, token)) else {
             return Err(Refused::Fenced(id.clone()));
-        }
-        let set = set(id, token);
-        let stored = match self.world.entries.find(&set).await? {
-            Some(stored) => stored,
-            None => return Err(Refused::NothingUploaded(id.clone())),
         };
+        let set = set(id, token);
+        let stored = match self.world.entries.check(&set).await {
+            Ok(Some(stored)) => stored,
+            Ok(None) => return Err(Refused::NothingUploaded(id.clone())),
+            // It was sent past us.
+            Err(error) if error.kind == Kind::Invalid => {
+                return Err(self.unfit(id, token, error.chain()).await?);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if stored.bytes > self.settings.upload_max {
+            return Err(self.too_large(id, token).await?);
+        }
+        if let Some(why) = undeclared(lease, &stored) {
+            return Err(self.unfit(id, token, why).await?);
+        }
         let payload = match stored.bytes <= SMALL_FILE {
             true => match self.small(&set, stored.bytes).await {
                 Ok(payload) => payload,
@@ -290,7 +300,7 @@ impl Registry {
     }
 }
 
-fn is_of(lease: &Lease, token: &str) -> bool {
+pub(super) fn is_of(lease: &Lease, token: &str) -> bool {
     !lease.resting && lease.token == token
 }
 
@@ -299,6 +309,18 @@ pub(super) fn set(id: &EntryId, token: &str) -> DataSet {
         id: id.clone(),
         generation: token.to_owned(),
     }
+}
+
+/// What an upload has instead of the columns that were declared.
+fn undeclared(lease: &Lease, stored: &Stored) -> Option<String> {
+    let (columns, declared) = (shown::columns(&stored.schema), &lease.spec.declared);
+    (!declared.is_empty() && *declared != columns).then(|| {
+        format!(
+            "it has the columns {}, declared were {}",
+            spelled(&columns),
+            spelled(declared)
+        )
+    })
 }
 
 fn spelled(columns: &[Column]) -> String {

@@ -235,7 +235,7 @@ async fn vectors(embedder: &dyn Embedder, column: &ArrayRef) -> Result<ArrayRef>
 }
 
 /// The vectors of some texts, as many as there are texts.
-pub(super) async fn embed(embedder: &dyn Embedder, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+async fn embed(embedder: &dyn Embedder, texts: &[String]) -> Result<Vec<Vec<f32>>> {
     let vectors = embedder.embed(texts).await?;
     match vectors.len() == texts.len() {
         true => Ok(vectors),

@@ -22,9 +22,7 @@ use ports::{
 use roaring::RoaringBitmap;
 
 use super::{
-    ATTEMPTS, Entry, Over, Refused, Registry,
-    building::embed,
-    contended,
+    ATTEMPTS, Entry, Over, Refused, Registry, contended,
     index::{Held, key},
 };
 
@@ -158,11 +156,7 @@ impl Registry {
                 return searching.indexes.words(file, &words).await;
             }
             Sought::Vector { vector, .. } => vector.clone(),
-            Sought::Like { text, .. } => {
-                let texts = std::slice::from_ref(text);
-                let made = embed(&*searching.embedder, texts).await?;
-                made.into_iter().next().unwrap_or_default()
-            }
+            Sought::Like { text, .. } => searching.embedder.embed_query(text).await?,
         };
         let near = Near {
             vector,

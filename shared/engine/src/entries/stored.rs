@@ -96,7 +96,7 @@ fn expect(version: Option<u64>) -> Expect {
     version.map_or(Expect::Absent, Expect::Version)
 }
 
-/// A generation that was superseded: an item of the list that the sweep works off.
+/// A generation that was superseded, or may have been sent and not committed: an item of a list that the sweep works off.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Superseded {
     pub(super) id: EntryId,

@@ -26,7 +26,7 @@ pub struct Swept {
     pub evicted: u64,
     /// Builds that nobody holds any more.
     pub abandoned: u64,
-    /// Superseded generations whose grace time was over.
+    /// Superseded generations whose grace time was over; uploads that were never committed are among them.
     pub superseded: u64,
     /// What went wrong; the next sweep tries again.
     pub errors: Vec<String>,
@@ -56,7 +56,7 @@ pub async fn rounds(registry: Registry) {
     lasting(&*registry.world.clock, "sweeping of entries", rounds).await;
 }
 
-/// Minutes between two sweeps of a schedule that ticks once a minute: with nothing to do a sweep is two requests.
+/// Minutes between two sweeps of a schedule that ticks once a minute: with nothing to do a sweep is three requests.
 const TICK_MINUTES: i64 = 10;
 
 /// Sweeps at a tick of a schedule, if it is time to. Whoever sweeps at the same time does no harm.
@@ -90,6 +90,9 @@ impl Registry {
             next = span.after(&items);
         }
         self.superseded(&mut swept).await?;
+        if self.world.entries.has_addresses() {
+            self.sweep_uploads(&mut swept).await?;
+        }
         Ok(swept)
     }
 
@@ -131,11 +134,7 @@ impl Registry {
 
     /// Removes superseded generations that nobody can be reading any more.
     async fn superseded(&self, swept: &mut Swept) -> Result<()> {
-        let grace = i64::try_from(self.settings.grace.as_micros()).unwrap_or(i64::MAX);
-        let until = domain::Timestamp(self.now().0.saturating_sub(grace).saturating_add(1));
-        let mut span = Span::prefix(SUPERSEDED, "", PAGE_MAX);
-        span.until = Some(items::moment(until, ""));
-        let mut next = Some(span);
+        let mut next = Some(self.past_grace(SUPERSEDED));
         while let Some(span) = next {
             let items = self.world.state.query(&span).await?;
             for item in &items {
@@ -153,5 +152,14 @@ impl Registry {
             next = span.after(&items);
         }
         Ok(())
+    }
+
+    /// Items of a list in the order of moments, of which the grace is over.
+    pub(super) fn past_grace(&self, list: &str) -> Span {
+        let grace = i64::try_from(self.settings.grace.as_micros()).unwrap_or(i64::MAX);
+        let until = domain::Timestamp(self.now().0.saturating_sub(grace).saturating_add(1));
+        let mut span = Span::prefix(list, "", PAGE_MAX);
+        span.until = Some(items::moment(until, ""));
+        span
     }
 }

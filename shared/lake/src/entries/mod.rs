@@ -26,7 +26,7 @@ use parquet::{
 };
 use ports::{
     Entries, Error, Kind, Objects, Result,
-    entries::{DataSet, File, Part as Piece, Picked, Sign, Stored, Upload},
+    entries::{Address, DataSet, File, Part as Piece, Picked, Sign, Stored, Upload},
     tables::{FilePart, Part, Rows, Scan},
 };
 
@@ -45,6 +45,8 @@ const PAGE_ROWS: usize = 4 << 10;
 const GROUP_ROWS: usize = 128 << 10;
 /// Most bytes of a row group: what one open file may hold in memory.
 const GROUP_BYTES: usize = 32 << 20;
+/// Longest footer of a file that is taken.
+const FOOTER_MAX: u64 = 64 << 20;
 /// Rows of a batch that is read.
 const BATCH_ROWS: usize = 8 << 10;
 /// Bytes of a part that is sent, and how many are on their way at once.
@@ -218,19 +220,23 @@ async fn write(
 }
 
 impl EntryLake {
-    /// What is stored of a data set.
-    async fn look(&self, set: &DataSet) -> Result<Option<Stored>> {
+    /// What is stored of a data set. What was just uploaded is looked at for what readers would lose of it.
+    async fn look(&self, set: &DataSet, uploaded: bool) -> Result<Option<Stored>> {
         let path = path(set);
         let bytes = match self.objects.head(&path).await {
             Ok(meta) => meta.size,
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let reader = FileReader::new(&self.objects, path, bytes);
+        let reader = FileReader::new(&self.objects, path, bytes).at_most(FOOTER_MAX);
         let builder = ParquetRecordBatchStreamBuilder::new(reader)
             .await
             .map_err(|error| failed("read entry", set, error))?;
         accept::whole(set, builder.metadata(), bytes)?;
+        if uploaded {
+            accept::exact(set, builder.metadata())?;
+            accept::compressed(set, builder.metadata())?;
+        }
         Ok(Some(Stored {
             schema: builder.schema().clone(),
             rows: u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0),
@@ -252,8 +258,22 @@ impl Entries for EntryLake {
         accept::receive(self.sink(&path(set)), copy, set, upload, limit).await
     }
 
+    async fn check(&self, set: &DataSet) -> Result<Option<Stored>> {
+        match self.look(set, true).await {
+            Ok(Some(stored)) => {
+                accept::schema("take upload", set, &stored.schema).map(|()| Some(stored))
+            }
+            Ok(None) => Ok(None),
+            Err(error) if error.kind == Kind::Corrupt => {
+                Err(Error::new(Kind::Invalid, "take upload", set)
+                    .because(format!("it is no complete parquet file: {}", error.chain())))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     async fn find(&self, set: &DataSet) -> Result<Option<Stored>> {
-        self.look(set).await
+        self.look(set, false).await
     }
 
     async fn scan(&self, set: &DataSet, stored: &Stored) -> Result<Scan> {
@@ -324,6 +344,20 @@ impl Entries for EntryLake {
     async fn link(&self, set: &DataSet, life: Duration) -> Result<Option<String>> {
         match &self.signer {
             Some(signer) => signer.sign(path(set).as_ref(), life).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn has_addresses(&self) -> bool {
+        self.signer.is_some()
+    }
+
+    async fn address(&self, set: &DataSet, bytes: u64, life: Duration) -> Result<Option<Address>> {
+        match &self.signer {
+            Some(signer) => {
+                let address = signer.sign_upload(path(set).as_ref(), bytes, life).await;
+                address.map(Some)
+            }
             None => Ok(None),
         }
     }

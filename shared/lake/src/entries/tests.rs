@@ -130,6 +130,26 @@ async fn uploads_are_taken_whole_or_not_at_all() {
     }
 }
 
+/// Whoever sends a file says how long its footer is.
+#[tokio::test]
+async fn a_footer_is_not_read_whatever_it_says() {
+    let objects = Arc::new(testkit::CountedObjects::new(Arc::new(InMemory::new())));
+    let lake = EntryLake::new(objects.clone());
+    let mut file = vec![0; usize::try_from(FOOTER_MAX).expect("it fits") + 1_000];
+    let end = file.len() - 8;
+    let says = u32::try_from(FOOTER_MAX + 1).expect("it fits");
+    file[end..end + 4].copy_from_slice(&says.to_le_bytes());
+    file[end + 4..].copy_from_slice(b"PAR1");
+    let place = path(&set("g"));
+    let put = objects.put(&place, Bytes::from(file).into()).await;
+    put.expect("it is taken");
+    let error = lake.check(&set("g")).await.expect_err("refused");
+    assert_eq!(error.kind, Kind::Invalid, "{}", error.chain());
+    assert!(objects.counts().bytes_got < 1 << 20);
+    // What is looked at stays where it is.
+    assert_eq!(lake.list().await.expect("listed"), [set("g")]);
+}
+
 #[tokio::test]
 async fn columns_are_told_apart_and_can_be_stored() {
     let lake = EntryLake::new(Arc::new(InMemory::new()));

@@ -164,6 +164,7 @@ pub(crate) struct FileReader {
     objects: Objects,
     path: Path,
     size: u64,
+    range_max: u64,
 }
 
 impl FileReader {
@@ -173,7 +174,13 @@ impl FileReader {
             objects: objects.clone(),
             path,
             size,
+            range_max: u64::MAX,
         }
+    }
+
+    /// The same, of which no range is read that is longer: a file may say anything of its own footer.
+    pub(crate) fn at_most(self, range_max: u64) -> Self {
+        Self { range_max, ..self }
     }
 
     /// What the store answered; of a file that was cut, it says no more than that a range cannot be had.
@@ -201,7 +208,13 @@ fn external(error: object_store::Error) -> ParquetError {
 
 impl AsyncFileReader for FileReader {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, ParquetError>> {
-        Box::pin(async {
+        Box::pin(async move {
+            let (length, max) = (range.end.saturating_sub(range.start), self.range_max);
+            if length > max {
+                let why =
+                    format!("it says that its footer has {length} bytes; at most {max} are read");
+                return Err(ParquetError::General(why));
+            }
             match self.objects.get_range(&self.path, range).await {
                 Ok(bytes) => Ok(bytes),
                 Err(error) => Err(self.refused(error).await),

@@ -77,7 +77,13 @@ pub(super) async fn lease(
     let (headers, asked): (_, Lease) = json_body(&shared, request).await?;
     let registry = shared.entries();
     let claim = claim(&shared, asked)?;
-    let given = |granted: Granted| json!({ "token": granted.token, "deadline": granted.deadline.to_string() });
+    let given = |granted: Granted| {
+        let mut lease = json!({ "token": granted.token, "deadline": granted.deadline.to_string() });
+        if let (Some(max), Some(lease)) = (registry.direct_max(), lease.as_object_mut()) {
+            lease.insert("upload".into(), json!({ "direct_max": max }));
+        }
+        lease
+    };
     Ok(match registry.claim(&id, &claim).await? {
         Claimed::Hit(entry) => answer::entry(&shared, &entry, "hit", &headers, None).await?,
         Claimed::Stale(entry, lease) => {
@@ -177,6 +183,40 @@ pub(super) async fn upload(
     Ok(Json(
         json!({ "row_count": stored.rows, "byte_size": stored.bytes }),
     ))
+}
+
+/// What a builder says of a file that it is about to send.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Coming {
+    token: Option<String>,
+    bytes: u64,
+}
+
+/// `POST /api/materialize/{id}/upload`: where a file of so many bytes is sent, which is here when the store takes none by itself.
+pub(super) async fn sending(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Answer<Json<Value>> {
+    let id = id(&name)?;
+    let (headers, coming): (_, Coming) = json_body(&shared, request).await?;
+    let token = shown(&headers, coming.token)?;
+    let sending = shared.entries().sending(&id, &token, coming.bytes).await?;
+    let upload = match sending {
+        Some(sending) => json!({
+            "method": "PUT",
+            "href": sending.href,
+            "headers": sending.headers,
+            "expires_at": sending.expires_at.to_string(),
+        }),
+        None => json!({
+            "method": "PUT",
+            "href": format!("/api/materialize/{id}/upload"),
+            "headers": { TOKEN: token },
+        }),
+    };
+    Ok(Json(json!({ "upload": upload })))
 }
 
 /// Token, and what a commit may say.

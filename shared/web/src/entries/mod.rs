@@ -11,6 +11,7 @@
 //! | `DELETE ../{id}` | evicts |
 //! | `POST ../{id}/lease` | the entry, or the right to build it |
 //! | `PUT ../{id}/upload`, `POST ../{id}/commit`, `../{id}/abort` | the build, under the lease's token |
+//! | `POST ../{id}/upload` | where its file is sent, when that is not here |
 //! | `POST ../{id}/query` | SQL over the entry, which is called `this` |
 //! | `POST ../{id}/index`, `GET ../{id}/index` | has it indexed; how far that is |
 //! | `POST ../{id}/search`, `../{id}/vector-search` | its rows by words, or nearest to a vector |
@@ -57,7 +58,10 @@ pub(crate) fn routes() -> Router<Shared> {
         )
         .route("/api/materialize/{id}/data", get(data::data))
         .route("/api/materialize/{id}/lease", post(build::lease))
-        .route("/api/materialize/{id}/upload", put(build::upload))
+        .route(
+            "/api/materialize/{id}/upload",
+            put(build::upload).post(build::sending),
+        )
         .route("/api/materialize/{id}/commit", post(build::commit))
         .route("/api/materialize/{id}/abort", post(build::abort))
         .route("/api/materialize/{id}/query", post(query::over))
