@@ -161,8 +161,8 @@ pub enum Apply {
 pub struct Events {
     /// Key columns.
     pub key: Vec<String>,
-    /// Column of the operation: text that begins with `d` or `D`, white space aside, deletes, any other text and NULL
-    /// upsert.
+    /// Column of the operation, white space and case aside: text that begins with `d` deletes, `t` and `truncate` remove
+    /// every row whose sequence is not greater than their own, any other text and NULL upsert.
     pub op: String,
     /// Column of the sequence.
     pub sequence: String,
@@ -170,8 +170,8 @@ pub struct Events {
     pub unavailable: Placeholder,
     /// What a delete does.
     pub deletes: Deletes,
-    /// The greatest sequence of a truncate ([`Collected::truncated`]): what is not newer is gone, and an event that is not
-    /// newer changes nothing.
+    /// The greatest sequence of a truncate so far ([`Staged::truncated`]): what is not newer is gone, and an event that is
+    /// not newer changes nothing.
     pub truncated: Option<String>,
     /// All rows and tombstones go first.
     pub rebuild: bool,
