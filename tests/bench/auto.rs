@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use arrow::{
     array::{ArrayRef, Int64Array, RecordBatch, StringArray},
     datatypes::{DataType, Field, Schema},
@@ -44,14 +44,21 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
     };
     let rounds = if options.quick { 3 } else { 8 };
     let sizes = by_size("--auto-child", sizes, rounds)?;
-    let asked = |size: &Value, what: &str| size["refreshes"][0]["asked_last"][what].as_u64();
-    let (first, last) = (&sizes[0], sizes.as_array().and_then(|all| all.last()));
+    let asked = |size: usize, what: &str| {
+        let asked = &sizes[size]["refreshes"][0]["asked_last"][what];
+        asked
+            .as_u64()
+            .with_context(|| format!("no {what}: {sizes}"))
+    };
     for what in ["requests", "bytes_read", "bytes_written"] {
-        let (small, large) = (asked(first, what), last.and_then(|last| asked(last, what)));
-        ensure!(
-            large <= small.map(|small| small * 2),
-            "{what} grow with the table: {small:?}, then {large:?}"
-        );
+        let small = asked(0, what)?;
+        for size in 1..sizes.as_array().map_or(0, Vec::len) {
+            let large = asked(size, what)?;
+            ensure!(
+                large <= small * 2,
+                "{what} grow with the table: {small}, then {large}"
+            );
+        }
     }
     Ok(sizes)
 }

@@ -23,6 +23,10 @@ pub(crate) enum Shape {
     Members,
     /// Totals of the groups of users: by the change feed, through hard deletes.
     Heads,
+    /// Totals of the groups of orders, kept from the changes alone (`auto`).
+    Sums,
+    /// Totals of the groups of users, each computed anew when it changes (`auto`).
+    Tallies,
     /// Orders and refunds, appended and re-stamped.
     Moves,
     /// All moves once more, by their own watermark.
@@ -39,6 +43,8 @@ impl Shape {
             Self::Users => "silver.users",
             Self::Members => "silver.members",
             Self::Heads => "gold.heads",
+            Self::Sums => "gold.sums",
+            Self::Tallies => "gold.tallies",
             Self::Moves => "silver.moves",
             Self::Ledger => "gold.ledger",
         }
@@ -64,6 +70,12 @@ impl Shape {
                 "SELECT c.grp, sum(l.amt) AS total, count(l.item) AS n \
                  FROM (SELECT DISTINCT grp FROM {changes:silver.users}) AS c \
                  LEFT JOIN silver.users AS l ON l.grp = c.grp GROUP BY c.grp"
+            }
+            Self::Sums => {
+                "SELECT grp, sum(amt) AS total, count(*) AS n FROM silver.orders GROUP BY grp"
+            }
+            Self::Tallies => {
+                "SELECT grp, sum(amt) AS total, count(DISTINCT item) AS n FROM silver.users GROUP BY grp"
             }
             Self::Moves => {
                 "SELECT item, amt, _seq FROM {changes:landing.orders} \
@@ -102,6 +114,7 @@ impl Shape {
                     if self == Self::Users { "hard" } else { "soft" },
                 ),
             ],
+            Self::Sums | Self::Tallies => vec![("incremental_strategy", "auto")],
             Self::Moves => vec![("incremental_strategy", "append")],
             Self::Ledger => vec![("incremental_strategy", "append"), own],
         });
@@ -127,7 +140,7 @@ impl Shape {
             Self::Orders => &["item", "grp", "amt", "_seq"],
             Self::Names => &["item", "grp", "_seq"],
             Self::Pairs => &["item", "amt", "grp"],
-            Self::Groups | Self::Heads => &["grp", "total", "n"],
+            Self::Groups | Self::Heads | Self::Sums | Self::Tallies => &["grp", "total", "n"],
             Self::Users => &["item", "grp", "amt", "lsn"],
             Self::Members => &["item", "grp", "amt", "lsn", "_deleted"],
             Self::Moves | Self::Ledger => &["item", "amt", "_seq"],
@@ -138,7 +151,7 @@ impl Shape {
     pub(crate) fn key(self) -> &'static [&'static str] {
         match self {
             Self::Orders | Self::Names | Self::Pairs | Self::Users | Self::Members => &["item"],
-            Self::Groups | Self::Heads => &["grp"],
+            Self::Groups | Self::Heads | Self::Sums | Self::Tallies => &["grp"],
             Self::Moves | Self::Ledger => &["_seq"],
         }
     }
@@ -149,7 +162,7 @@ impl Shape {
         Self::ALL.into_iter().find(|shape| shape.name() == text)
     }
 
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Orders,
         Self::Names,
         Self::Pairs,
@@ -157,6 +170,8 @@ impl Shape {
         Self::Users,
         Self::Members,
         Self::Heads,
+        Self::Sums,
+        Self::Tallies,
         Self::Moves,
         Self::Ledger,
     ];
@@ -170,6 +185,12 @@ pub(crate) const PROJECTS: [&[Shape]; 6] = [
     &[Shape::Orders, Shape::Names, Shape::Pairs],
     &[Shape::Users, Shape::Members],
     &[Shape::Orders, Shape::Moves, Shape::Users],
+];
+
+/// Projects that only the real query engine runs: which keys changes touch is asked for in SQL.
+pub(crate) const KEYED: [&[Shape]; 2] = [
+    &[Shape::Orders, Shape::Sums],
+    &[Shape::Users, Shape::Tallies],
 ];
 
 /// A source of events.

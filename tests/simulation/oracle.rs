@@ -29,8 +29,8 @@ pub(crate) fn inputs(shape: Shape) -> &'static [Shape] {
     match shape {
         Shape::Orders | Shape::Names | Shape::Users | Shape::Members | Shape::Moves => &[],
         Shape::Pairs => &[Shape::Orders, Shape::Names],
-        Shape::Groups => &[Shape::Orders],
-        Shape::Heads => &[Shape::Users],
+        Shape::Groups | Shape::Sums => &[Shape::Orders],
+        Shape::Heads | Shape::Tallies => &[Shape::Users],
         Shape::Ledger => &[Shape::Moves],
     }
 }
@@ -66,7 +66,9 @@ pub(crate) fn expected(book: &Book, shape: Shape, model: &TableName, read: &[Row
                 .collect()
         }
         Shape::Ledger => read.first().cloned().unwrap_or_default(),
-        Shape::Groups | Shape::Heads => totals(read.first().map_or(&[][..], Vec::as_slice)),
+        Shape::Groups | Shape::Heads | Shape::Sums | Shape::Tallies => {
+            totals(read.first().map_or(&[][..], Vec::as_slice))
+        }
         Shape::Pairs => pairs(read),
     };
     rows.sort();
@@ -147,7 +149,13 @@ pub(crate) fn comparable(shape: Shape, rows: Rows) -> Rows {
             }
             Some(row)
         }
-        Shape::Orders | Shape::Names | Shape::Pairs | Shape::Users | Shape::Ledger => Some(row),
+        Shape::Orders
+        | Shape::Names
+        | Shape::Pairs
+        | Shape::Users
+        | Shape::Sums
+        | Shape::Tallies
+        | Shape::Ledger => Some(row),
     };
     let mut rows: Rows = rows.into_iter().filter_map(promised).collect();
     rows.sort();

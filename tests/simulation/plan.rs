@@ -5,7 +5,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{
     broken::Broken,
-    models::{PROJECTS, Shape},
+    models::{KEYED, PROJECTS, Shape},
     scheduler::Rates,
 };
 
@@ -76,13 +76,19 @@ impl Plan {
             unsent: schedule,
         };
         let long = dice.random_bool(0.05);
+        let real = broken.is_none() && seed % 20 == 7;
+        let drawn = PROJECTS[dice.random_range(0..PROJECTS.len())];
+        let project = match real && seed % 40 == 7 {
+            true => KEYED[usize::from(seed % 80 == 7)],
+            false => drawn,
+        };
         Self {
             seed,
             mode,
             schedule,
-            project: PROJECTS[dice.random_range(0..PROJECTS.len())],
+            project,
             rates,
-            real: broken.is_none() && seed % 20 == 7,
+            real,
             servers: dice.random_range(1..3),
             coalescers: dice.random_range(1..3),
             refreshers: dice.random_range(1..4),

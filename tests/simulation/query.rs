@@ -141,6 +141,7 @@ impl Pretend {
             }
             Shape::Groups => self.totals(catalog, "silver.orders").await?,
             Shape::Heads => self.totals(catalog, "silver.users").await?,
+            Shape::Sums | Shape::Tallies => return Err(unknown(shape.name())),
         })
     }
 
@@ -183,31 +184,12 @@ fn pinned<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a ports::tables::Pin
     found.map(|(_, pin)| pin).ok_or_else(|| unknown(name))
 }
 
-/// The newest row of each key, as a rebuild of a merge asks for.
-fn newest(rows: frame::Rows, key: usize, sequence: Option<usize>) -> frame::Rows {
-    let mut kept: BTreeMap<Cell, Vec<Cell>> = BTreeMap::new();
-    for row in rows {
-        let newer = kept
-            .get(&row[key])
-            .is_none_or(|before| sequence.is_some_and(|at| row[at].int() > before[at].int()));
-        if newer {
-            kept.insert(row[key].clone(), row);
-        }
-    }
-    kept.into_values().collect()
-}
-
 #[async_trait]
 impl Query for Pretend {
     async fn run(&self, statement: &Statement, catalog: &Catalog) -> Result<Rows> {
         let (shape, marks) = read(&statement.sql)?;
-        let mut rows = self.rows(shape, &marks, catalog).await?;
-        let columns = columns(shape);
-        if statement.sql.contains("QUALIFY") {
-            let at = |wanted: &str| columns.iter().position(|(name, _)| *name == wanted);
-            rows = newest(rows, at("item").unwrap_or(0), at("_seq"));
-        }
-        let batch = frame::batch(&columns, &rows)?;
+        let rows = self.rows(shape, &marks, catalog).await?;
+        let batch = frame::batch(&columns(shape), &rows)?;
         Ok(Rows {
             schema: batch.schema(),
             stream: futures::stream::iter([Ok(batch)]).boxed(),

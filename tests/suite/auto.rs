@@ -36,6 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             costs::grow_with_the_change,
         ),
         test_async("auto::keys_of_any_type_are_replaced_once", keys),
+        test_async("auto::what_is_computed_anew_is_told_before", told),
     ];
     for seed in 0..SEEDS {
         let name = format!("auto::any_history_ends_as_the_query_from_scratch_{seed}");
@@ -239,6 +240,43 @@ async fn check_all(site: &Site, shapes: &[Shape]) -> Result<()> {
             .with_context(|| shape.name.to_owned())?;
         let got = site.cells(&format!("SELECT * FROM {}", shape.name)).await?;
         compare(shape.name, got, &want, &[])?;
+    }
+    Ok(())
+}
+
+/// Status says it before, and the refresh after.
+async fn told() -> Result<()> {
+    let shapes = shapes::all();
+    let mut models = vec![orders(), customers(), shapes::view()];
+    let of = |shape: &Shape| auto(shape.name, shape.key, shape.sql);
+    models.extend(shapes.iter().map(of));
+    let site = Site::in_memory(&models, "")?;
+    let (mut dice, mut lsn) = (Dice::new(3), 20);
+    for at in 0..4 {
+        let row = json!({ "id": at, "customer": at, "region": "eu", "amount": at + 2 });
+        change(&site, "orders", "U", 10 + at, row).await?;
+        let row = json!({ "id": at, "segment": "a", "boss": at });
+        change(&site, "customers", "U", 10 + at, row).await?;
+        site.cycle().await?;
+    }
+    for _ in 0..30 {
+        step(&site, &mut dice, &mut lsn).await?;
+    }
+    let status = engine::status::status(&site.lab.world, None).await;
+    let status = status.map_err(|error| rows::chain(&error))?;
+    let report = site.lab.cycle().await?;
+    for shape in &shapes {
+        let name = table(shape.name)?;
+        let before = status.models.iter().find(|model| model.model == name);
+        let before = before.with_context(|| format!("no status of {name}"))?;
+        ensure!(before.recomputes.is_none() == shape.traced, "{before:?}");
+        let Some(Refreshed::Built { recomputed, .. }) = report.models.get(&name) else {
+            bail!("{name} was not due: {report:?}");
+        };
+        ensure!(
+            recomputed.is_none() == shape.traced,
+            "{name}: {recomputed:?}"
+        );
     }
     Ok(())
 }

@@ -162,7 +162,11 @@ async fn fractions() -> Result<()> {
             "{refused} is in a BIGINT column's table"
         );
     }
-    Ok(())
+    let kept = site
+        .cells("SELECT payload FROM quarantine.x ORDER BY payload")
+        .await?;
+    let want = [r#"{"n":""}"#, r#"{"n":5.7}"#, r#"{"n":true}"#].map(|sent| vec![json!(sent)]);
+    compare("quarantine.x", kept, &want.to_vec(), &[])
 }
 
 /// Statements beyond the limits.

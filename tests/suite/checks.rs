@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             "checks::models_are_planned_over_models_that_are_not_built",
             chained,
         ),
+        test_async("checks::an_auto_model_that_is_computed_anew_is_found", anew),
     ]
 }
 
@@ -120,6 +121,42 @@ async fn chained() -> Result<()> {
         let findings = check::models(&site.lab.world).await;
         let findings = findings.map_err(|error| rows::chain(&error))?;
         ensure!(findings.len() == count, "{amount}: {findings:?}");
+    }
+    Ok(())
+}
+
+async fn anew() -> Result<()> {
+    let merge = json!({ "materialized": "incremental", "live": "true", "incremental_strategy": "merge", "unique_key": "id",
+        "incremental_filter": "WHERE _seq > {watermark}" });
+    let auto = json!({ "materialized": "incremental", "live": "true", "incremental_strategy": "auto", "unique_key": "id" });
+    let joined = |condition: &str| {
+        format!(
+            "SELECT o.id, c.boss FROM silver.orders AS o LEFT JOIN silver.customers AS c ON c.id = o.customer \
+             WHERE EXISTS (SELECT 1 FROM silver.others AS b WHERE b.id = {condition})"
+        )
+    };
+    // A name without its relation is of the table that has such a column.
+    for (condition, count) in [("o.customer", 0), ("customer", 0), ("boss", 1)] {
+        let read = |name: &str, columns: &str| {
+            let sql = format!("SELECT payload->>'id' AS id{columns}, _seq FROM landing.t");
+            model(name, merge.clone(), &sql)
+        };
+        let models = [
+            read("silver.orders", ", 'x' AS customer"),
+            read("silver.customers", ", 'y' AS boss"),
+            read("silver.others", ""),
+            model("gold.t", auto.clone(), &joined(condition)),
+        ];
+        let site = site(&models).await?;
+        let findings = check::models(&site.lab.world).await;
+        let findings = findings.map_err(|error| rows::chain(&error))?;
+        ensure!(findings.len() == count, "{condition}: {findings:?}");
+        let told = findings.iter().all(|finding| {
+            finding.code == "auto_untraceable"
+                && finding.severity == domain::Severity::Warning
+                && finding.message.contains("boss")
+        });
+        ensure!(told, "{condition}: {findings:?}");
     }
     Ok(())
 }

@@ -28,6 +28,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             reshaped,
         ),
         test_async(
+            "rebuilds::the_last_arrival_stays_where_no_sequence_is_kept",
+            arrivals,
+        ),
+        test_async(
             "rebuilds::a_column_of_another_type_keeps_its_values",
             retyped,
         ),
@@ -133,6 +137,22 @@ async fn reshaped() -> Result<()> {
     site.lab.set_models(&[silver(AMOUNT, "id")])?;
     run(&site, &[], false).await?;
     check(&site, read, json!([[1, 11], [2, 20], [3, 30]])).await
+}
+
+async fn arrivals() -> Result<()> {
+    let mut bare = silver(AMOUNT, "id");
+    bare.sql = bare.sql.replace(", _seq FROM", " FROM");
+    let site = begin(&[bare]).await?;
+    for (id, amount) in [(1, 11), (2, 21), (1, 12), (1, 13), (2, 22)] {
+        let event = json!({ "id": id, "amount": amount }).to_string();
+        site.event("x", event).await?;
+    }
+    site.cycle().await?;
+    let read = "SELECT id, amount FROM silver.x ORDER BY id";
+    let want = json!([[1, 13], [2, 22], [3, 30]]);
+    check(&site, read, want.clone()).await?;
+    run(&site, &["silver.x"], true).await?;
+    check(&site, read, want).await
 }
 
 async fn retyped() -> Result<()> {

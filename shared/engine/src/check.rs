@@ -16,7 +16,7 @@ use crate::{
     World, freshness,
     load::{self, Items},
     pins,
-    refresh::checks,
+    refresh::{auto, checks},
 };
 
 /// Plans every model whose landing tables exist. Models that have not been built are looked through like views, so that
@@ -79,7 +79,7 @@ impl Check<'_> {
         match self
             .world
             .query
-            .describe(&Statement::new(text), &catalog)
+            .describe(&Statement::new(text.as_str()), &catalog)
             .await
         {
             Ok(schema) => {
@@ -97,6 +97,7 @@ impl Check<'_> {
                         finding(model, "unknown_key_column", message, (1, 1))
                     })
                     .collect();
+                findings.extend(self.keys(model, &text, &catalog).await?);
                 findings.extend(self.assertions(model).await?);
                 Ok(findings)
             }
@@ -107,6 +108,21 @@ impl Check<'_> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// That an auto model is computed anew each time, where only the columns of its inputs tell.
+    async fn keys(&self, model: &Model, text: &str, catalog: &Catalog) -> Result<Option<Finding>> {
+        let Some(Ok(trace)) = self.world.project.traced(model) else {
+            return Ok(None);
+        };
+        let why = auto::trouble(self.world, &trace, text, catalog).await?;
+        Ok(why.map(|why| {
+            let message = format!("every refresh recomputes the whole table: {why}");
+            Finding {
+                severity: Severity::Warning,
+                ..finding(model, "auto_untraceable", message, (1, 1))
+            }
+        }))
     }
 
     /// Assertions that cannot be asked of the rows of the query.

@@ -2,7 +2,7 @@
 
 mod alert;
 mod asserts;
-mod auto;
+pub(crate) mod auto;
 pub(crate) mod bad_rows;
 pub(crate) mod checks;
 pub(crate) mod commit;

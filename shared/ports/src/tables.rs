@@ -135,8 +135,11 @@ pub enum Apply {
     },
     /// The table's rows become the batch's; its columns change as far as the change allows.
     ReplaceAll,
-    /// The table's rows become the batch's, and so do its columns.
-    Overwrite,
+    /// The table's rows become the batch's, and so do its columns. With a key one row of each stays, as in a merge.
+    Overwrite {
+        /// Key columns; none when all rows stay.
+        key: Vec<String>,
+    },
     /// The batch's rows are change events, and say what becomes of the row of their key.
     Events(Box<Events>),
 }
@@ -145,20 +148,21 @@ pub enum Apply {
 ///
 /// Of a batch's events of one key the one with the greatest sequence wins; of equals a delete, and among equal upserts
 /// the first. It is dropped unless its sequence is greater than that of the key's row and of its tombstone. An event
-/// without a sequence (NULL, or blank text) is never applied: it comes back in [`Staged::refused`].
+/// without a sequence (NULL, or text that is none) is never applied: it comes back in [`Staged::refused`].
 ///
 /// A value that an event does not have, since it did not change, stays that of the row whose place the event takes, which
 /// may be one of the batch: the column holds [`Events::unavailable`], or a column `unavailable` of JSON arrays names it. When
 /// no row has it, it is NULL and counted; `unavailable` of a stored row names such columns.
 ///
 /// Sequences are whole numbers, decimals, timestamps, or text that holds numbers (of any length) or RFC 3339 timestamps;
-/// any other, or both kinds of text in one column, are `Invalid`.
+/// any other type, both kinds of text in one column, and text that is no sequence in all of a table's first events, are
+/// `Invalid`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Events {
     /// Key columns.
     pub key: Vec<String>,
-    /// Column of the operation: text that begins with `d` or `D`, white space aside, deletes, any other text and NULL
-    /// upsert.
+    /// Column of the operation, white space and case aside: text that begins with `d` deletes, `t` and `truncate` remove
+    /// every row whose sequence is not greater than their own, any other text and NULL upsert.
     pub op: String,
     /// Column of the sequence.
     pub sequence: String,
@@ -166,8 +170,8 @@ pub struct Events {
     pub unavailable: Placeholder,
     /// What a delete does.
     pub deletes: Deletes,
-    /// The greatest sequence of a truncate ([`Collected::truncated`]): what is not newer is gone, and an event that is not
-    /// newer changes nothing.
+    /// The greatest sequence of a truncate so far ([`Staged::truncated`]): what is not newer is gone, and an event that is
+    /// not newer changes nothing.
     pub truncated: Option<String>,
     /// All rows and tombstones go first.
     pub rebuild: bool,
@@ -184,7 +188,7 @@ pub enum Deletes {
         base: Option<Snapshot>,
         /// The greatest sequence of tombstones that are gone ([`Collected::through`]): an upsert of a key that neither
         /// table nor tombstones have, and that is not newer, may be of a row that was deleted. It comes back in
-        /// [`Staged::late`].
+        /// [`Staged::late`]. A delete of such a key leaves no tombstone: the one that is gone may have been newer.
         collected: Option<String>,
     },
     /// The row stays as it is, but for the columns of the operation and the sequence, `_seq` and `_deleted`: these become

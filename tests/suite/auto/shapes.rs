@@ -178,6 +178,12 @@ pub(super) fn all() -> Vec<Shape> {
             "SELECT n > 2 AS many, count(*) AS groups, sum(total) AS total FROM gold.grouped GROUP BY n > 2",
         ),
         untraced(
+            "gold.bossed",
+            "id",
+            "SELECT o.id, c.segment FROM silver.orders AS o LEFT JOIN silver.customers AS c ON o.customer = c.id \
+             WHERE EXISTS (SELECT 1 FROM silver.customers AS b WHERE b.id = c.boss AND b.segment = 'a')",
+        ),
+        untraced(
             "gold.all",
             "",
             "SELECT count(*) AS n, sum(amount) AS total FROM silver.orders",

@@ -5,7 +5,7 @@ mod sums;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use arrow::array::RecordBatch;
+use arrow::{array::RecordBatch, datatypes::Schema};
 use domain::{
     CHANGE, SEQUENCE, TableName,
     sql::{
@@ -142,15 +142,7 @@ async fn keys(
     catalog: &Catalog,
     feeds: &BTreeMap<TableName, Arc<Feed>>,
 ) -> Result<Result<Vec<RecordBatch>, String>> {
-    let columns = trace.key.join(", ");
-    // The types of the query's own columns, whatever the changes alone would have.
-    let mut statement = format!(
-        "SELECT DISTINCT {columns} FROM (\nSELECT {columns} FROM (\n{text}\n) AS _q WHERE FALSE"
-    );
-    for (_, query) in trace.keys.iter().filter(|(of, _)| feeds.contains_key(of)) {
-        statement.push_str(&format!("\nUNION ALL\n({query})"));
-    }
-    statement.push_str("\n) AS _k");
+    let statement = asking(trace, text, |of| feeds.contains_key(of));
     let mut catalog = catalog.clone();
     for (table, _) in &trace.keys {
         let Err(error) = add(&mut catalog, table, feeds.get(table)) else {
@@ -166,8 +158,8 @@ async fn keys(
         ..Statement::new(statement)
     };
     match collect(world, &statement, &catalog).await {
-        Ok(keys) if keys.iter().any(is_nested) => {
-            Ok(Err(String::from("a column of its key has no order")))
+        Ok(keys) if keys.iter().any(|keys| is_nested(&keys.schema())) => {
+            Ok(Err(String::from(UNORDERED)))
         }
         Ok(keys) => Ok(Ok(keys)),
         Err(error) if error.kind == Kind::TooLarge => {
@@ -179,18 +171,61 @@ async fn keys(
                 error = error.chain(),
                 "the keys of changes cannot be asked for"
             );
-            Ok(Err(format!(
-                "its keys cannot be asked for: {}",
-                error.chain()
-            )))
+            Ok(Err(unaskable(&error)))
         }
         Err(error) => Err(error),
     }
 }
 
-fn is_nested(batch: &RecordBatch) -> bool {
-    let schema = batch.schema();
-    let mut fields = schema.fields().iter();
+/// The statement that asks for the keys that changes of some inputs touch.
+fn asking(trace: &Trace, text: &str, of: impl Fn(&TableName) -> bool) -> String {
+    let columns = trace.key.join(", ");
+    // The types of the query's own columns, whatever the changes alone would have.
+    let mut statement = format!(
+        "SELECT DISTINCT {columns} FROM (\nSELECT {columns} FROM (\n{text}\n) AS _q WHERE FALSE"
+    );
+    for (_, query) in trace.keys.iter().filter(|(table, _)| of(table)) {
+        statement.push_str(&format!("\nUNION ALL\n({query})"));
+    }
+    statement.push_str("\n) AS _k");
+    statement
+}
+
+/// Why no refresh will be able to ask for the keys of changes, although they could be traced: the query names something
+/// without its relation that only the columns of its tables tell apart. None when it can.
+///
+/// # Errors
+/// What the query engine answers but that the statement cannot be planned.
+pub(crate) async fn trouble(
+    world: &World,
+    trace: &Trace,
+    text: &str,
+    catalog: &Catalog,
+) -> Result<Option<String>> {
+    let mut catalog = catalog.clone();
+    for (table, _) in &trace.keys {
+        let own = format!("SELECT * FROM {}", quoted(table));
+        let names = [changed(table), prior(table)].into_iter().flatten();
+        catalog.views.extend(names.map(|name| (name, own.clone())));
+    }
+    let statement = Statement::new(asking(trace, text, |_| true));
+    match world.query.describe(&statement, &catalog).await {
+        Ok(schema) => Ok(is_nested(&schema).then(|| String::from(UNORDERED))),
+        Err(error) if matches!(error.kind, Kind::Invalid | Kind::NotFound) => {
+            Ok(Some(unaskable(&error)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+const UNORDERED: &str = "a column of its key has no order";
+
+fn unaskable(error: &Error) -> String {
+    format!("its keys cannot be asked for: {}", error.chain())
+}
+
+fn is_nested(keys: &Schema) -> bool {
+    let mut fields = keys.fields().iter();
     fields.any(|field| field.data_type().is_nested())
 }
 

@@ -166,8 +166,9 @@ pub(super) async fn quarantine(
 ) -> Result<u64> {
     let column = job.model.config.cdc.as_ref().map_or("", |cdc| &cdc.seq);
     let model = &job.model.name;
-    let unordered =
-        format!("change event of {model} without a sequence: column `{column}` is NULL or blank");
+    let unordered = format!(
+        "change event of {model} without a sequence: column `{column}` is NULL, or neither a number nor a timestamp"
+    );
     let late = format!(
         "late_after_gc: change event of {model} that may be of a row deleted longer ago than \
          live.tombstone_retention; its tombstone is gone"

@@ -207,7 +207,7 @@ struct Ran {
 
 /// The query's rows; none when a feed that it reads begins at a snapshot that is gone.
 async fn run(world: &World, job: &Job<'_>, loaded: &Loaded, out: &Out) -> Result<Option<Ran>> {
-    let mut text = text(job, loaded, out.replay.is_some())?;
+    let text = text(job, loaded, out.replay.is_some())?;
     let feeds = match feeds::read(world, job, loaded, &text).await? {
         Some(feeds) => feeds,
         None if job.reason == Reason::Full => Feeds::default(),
@@ -235,9 +235,6 @@ async fn run(world: &World, job: &Job<'_>, loaded: &Loaded, out: &Out) -> Result
                 (apply, recomputed) = (Apply::ReplaceAll, Some(why));
             }
         }
-    }
-    if job.reason == Reason::Full && loaded.is_built() && is_merge(job.model) {
-        text = newest(world, text, &job.model.config.unique_key, &catalog).await?;
     }
     let rows = world.query.run(&Statement::new(text), &catalog).await?;
     Ok(Some(Ran {
@@ -317,22 +314,6 @@ fn is_merge(model: &Model) -> bool {
         && !model.config.unique_key.is_empty()
 }
 
-/// The newest row of each key (**M-1** for a rebuild, whose rows replace all others and so meet none).
-async fn newest(world: &World, text: String, key: &[String], catalog: &Catalog) -> Result<String> {
-    let columns = world
-        .query
-        .describe(&Statement::new(text.as_str()), catalog)
-        .await?;
-    let order = match columns.column_with_name(SEQUENCE) {
-        Some(_) => format!(" ORDER BY {SEQUENCE} DESC"),
-        None => String::new(),
-    };
-    let key = key.join(", ");
-    Ok(format!(
-        "SELECT * FROM ({text}) AS _q QUALIFY ROW_NUMBER() OVER (PARTITION BY {key}{order}) = 1"
-    ))
-}
-
 /// How the rows meet the table's.
 fn apply(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Apply> {
     let config = &job.model.config;
@@ -343,14 +324,23 @@ fn apply(world: &World, job: &Job<'_>, loaded: &Loaded) -> Result<Apply> {
         )?)));
     }
     Ok(match (config.materialized, job.reason) {
-        (Materialized::Incremental, Reason::Full) if loaded.is_built() => Apply::Overwrite,
+        // Rows that replace all others meet none of their key but in the batch itself (**M-1**).
+        (Materialized::Incremental, Reason::Full) if loaded.is_built() => Apply::Overwrite {
+            key: if is_merge(job.model) {
+                key()
+            } else {
+                Vec::new()
+            },
+        },
         (Materialized::Incremental, _) => match config.strategy {
             Strategy::Merge if config.unique_key.is_empty() => Apply::Append,
             Strategy::Merge => Apply::Merge { key: key() },
             Strategy::DeleteInsert => Apply::DeleteInsert { key: key() },
             Strategy::Append | Strategy::Auto => Apply::Append,
         },
-        (Materialized::Table | Materialized::View | Materialized::Ephemeral, _) => Apply::Overwrite,
+        (Materialized::Table | Materialized::View | Materialized::Ephemeral, _) => {
+            Apply::Overwrite { key: Vec::new() }
+        }
     })
 }
 

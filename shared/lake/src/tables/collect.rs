@@ -141,7 +141,7 @@ async fn old(
                 continue;
             }
             old.insert(number);
-            if let Some(rank) = order.read(batch.column(sequence), row)? {
+            if let Some(rank) = order.read(batch.column(sequence), row) {
                 if let Some(other) = greatest.as_ref() {
                     order.alike(other, &rank)?;
                 }

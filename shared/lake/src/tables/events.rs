@@ -162,6 +162,11 @@ async fn settle(
     } = taken;
     let events = events.expect("intake gives back the events it was given");
     let mut events = events.finish()?;
+    // Of a table that has rows the column is the right one, and the events are to blame.
+    let none = stage.rows() == 0 && events.winners.is_empty() && events.truncates.is_empty();
+    if let Some(shown) = events.unread.as_ref().filter(|_| none) {
+        return Err(events.order.wrong(shown));
+    }
     let sought = keyed.and_then(Keyed::sought);
     let before = known.truncated.clone();
     let truncates = known.truncate(&events)?;
@@ -193,11 +198,12 @@ async fn settle(
         }
     )?;
     let standing = truncate::standing(&stored, &emptied, &events);
+    let mourned = truncate::standing(&graves, &unburied, &events);
     let floors = Floors {
         collected: known.collected.as_ref(),
         truncated: known.truncated.as_ref(),
     };
-    let mut verdict = judge(&events, &standing, &graves, graveyard.is_none(), floors)?;
+    let mut verdict = judge(&events, &standing, &mourned, graveyard.is_none(), floors)?;
     for (at, rows) in emptied {
         *verdict.gone.entry(at).or_default() |= rows;
     }

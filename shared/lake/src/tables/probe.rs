@@ -227,7 +227,7 @@ impl Wanted {
                         found.hits.push(Hit {
                             row: first + *row as u64,
                             event: *event,
-                            rank: order.read(sequence, *row)?,
+                            rank: order.read(sequence, *row),
                         });
                     }
                 }

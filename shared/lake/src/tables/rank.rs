@@ -1,8 +1,8 @@
 //! Sequences of change events: what orders the events of one key.
 //!
 //! A sequence is compared as what it is. Whole numbers, decimals and times compare by value. Text compares as the number
-//! or the moment it spells: numbers exactly, however long they are, moments in UTC. Anything else has no order that
-//! anybody meant, and is refused.
+//! or the moment it spells: numbers exactly, however long they are, moments in UTC. Any other text is no sequence, as NULL
+//! is none; columns of any other type have no order that anybody meant, and are refused.
 
 use arrow::{
     array::{Array, ArrayRef, AsArray},
@@ -86,10 +86,10 @@ impl Order {
         }
     }
 
-    /// The sequence of a row: none for NULL and blank text. `Invalid` for text that is neither a number nor a moment.
-    pub(crate) fn read(&self, column: &ArrayRef, row: usize) -> Result<Option<Rank>> {
+    /// The sequence of a row: none for NULL, and for text that is neither a number nor a moment.
+    pub(crate) fn read(&self, column: &ArrayRef, row: usize) -> Option<Rank> {
         if column.is_null(row) {
-            return Ok(None);
+            return None;
         }
         let value = match column.data_type() {
             DataType::Int32 => column.as_primitive::<Int32Type>().value(row).into(),
@@ -100,30 +100,27 @@ impl Order {
                 .value(row)
                 .into(),
             DataType::Decimal128(..) => column.as_primitive::<Decimal128Type>().value(row),
-            DataType::Utf8 => return self.of_text(column.as_string::<i32>().value(row)),
+            DataType::Utf8 => return of_text(column.as_string::<i32>().value(row)),
             other => unreachable!("{other} was refused"),
         };
-        Ok(Some(Rank::Value(value)))
+        Some(Rank::Value(value))
     }
 
-    fn of_text(&self, text: &str) -> Result<Option<Rank>> {
-        let text = text.trim();
-        if text.is_empty() {
-            return Ok(None);
-        }
-        let rank = number(text)
-            .map(Rank::Number)
-            .or_else(|| parse_nanos(text).map(Rank::Moment));
-        match rank {
-            Some(rank) => Ok(Some(rank)),
-            None => {
-                let shown: String = text.chars().take(SHOWN).collect();
-                Err(self.refuse(format!(
-                    "`{shown}` is neither a number nor a timestamp such as 2026-11-29T16:44:49Z; convert it in the query, to NULL where it \
-                     cannot be: an event without a sequence is quarantined"
-                )))
-            }
-        }
+    /// The beginning of a row's text that [`Order::read`] makes nothing of; none for NULL and blank text.
+    pub(crate) fn unread(&self, column: &ArrayRef, row: usize) -> Option<String> {
+        let texts = column
+            .as_string_opt::<i32>()
+            .filter(|texts| texts.is_valid(row))?;
+        let text = texts.value(row).trim();
+        (!text.is_empty() && of_text(text).is_none()).then(|| text.chars().take(SHOWN).collect())
+    }
+
+    /// The error of a column none of whose events has a sequence, one of them being this text.
+    pub(crate) fn wrong(&self, shown: &str) -> Error {
+        self.refuse(format!(
+            "no event has a sequence: `{shown}` is neither a number nor a timestamp such as 2026-11-29T16:44:49Z; convert it \
+             in the query, or name another column"
+        ))
     }
 
     /// `Invalid` unless two sequences are of one kind.
@@ -150,6 +147,12 @@ fn word(rank: &Rank) -> &'static str {
         Rank::Number(_) => "numbers",
         Rank::Moment(_) => "timestamps",
     }
+}
+
+fn of_text(text: &str) -> Option<Rank> {
+    let text = text.trim();
+    let rank = number(text).map(Rank::Number);
+    rank.or_else(|| parse_nanos(text).map(Rank::Moment))
 }
 
 /// A decimal number of any length: its sign, the count of its whole digits, its digits. A negative one has all but the
@@ -189,9 +192,9 @@ mod tests {
         Order::new(&"bronze.orders".parse().expect("a name"), "lsn", kind)
     }
 
-    fn text(value: &str) -> Result<Option<Rank>> {
+    fn text(value: &str) -> Option<Rank> {
         let column: ArrayRef = Arc::new(StringArray::from(vec![value]));
-        order(&DataType::Utf8)?.read(&column, 0)
+        order(&DataType::Utf8).expect("text").read(&column, 0)
     }
 
     #[test]
@@ -217,20 +220,20 @@ mod tests {
         ];
         let ranks: Vec<Rank> = ascending
             .iter()
-            .map(|value| text(value).expect("reads").expect("is one"))
+            .map(|value| text(value).expect("is one"))
             .collect();
         for at in 1..ranks.len() {
             assert!(ranks[at - 1] < ranks[at], "{}", ascending[at]);
         }
         for (one, other) in [("0", "-0.0"), ("7", " +007.00 "), (".5", "0.5")] {
-            assert_eq!(text(one).expect("reads"), text(other).expect("reads"));
+            assert_eq!(text(one).expect("is one"), text(other).expect("is one"));
         }
     }
 
     #[test]
     fn a_sequence_is_what_its_text_says() {
         for value in ["7", "-12.57", "340282366920938463463374607431768211457"] {
-            let rank = text(value).expect("reads").expect("is one");
+            let rank = text(value).expect("is one");
             assert_eq!(Rank::from_text(&rank.to_text()), Some(rank));
         }
         for rank in [Rank::Value(i128::MIN), Rank::Moment(-5)] {
@@ -253,36 +256,47 @@ mod tests {
         ];
         let ranks: Vec<Rank> = ascending
             .iter()
-            .map(|value| text(value).expect("reads").expect("is one"))
+            .map(|value| text(value).expect("is one"))
             .collect();
         assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
     }
 
     #[test]
     fn what_has_no_order_is_refused_by_name() {
-        for (error, says) in [
-            (text("0/16B3748"), "neither a number nor"),
-            (text("1e3"), "`1e3`"),
-            (text("."), "`.`"),
-            (order(&DataType::Float64).map(|_| None), "DOUBLE"),
-        ] {
-            let chain = error.expect_err("has no order").chain();
-            assert!(chain.contains("bronze.orders.lsn"), "{chain}");
-            assert!(chain.contains(says), "{chain}");
-        }
-        let floats: ArrayRef = Arc::new(Float64Array::from(vec![None]));
+        let error = order(&DataType::Float64).expect_err("has no order").chain();
+        assert!(
+            error.contains("bronze.orders.lsn") && error.contains("DOUBLE"),
+            "{error}"
+        );
         let order = order(&DataType::Utf8).expect("text");
-        assert_eq!(order.read(&floats, 0).expect("NULL"), None);
         let (one, other) = (text("5"), text("2024-03-01T08:00:00Z"));
-        let pair = |rank: Result<Option<Rank>>| rank.expect("reads").expect("is one");
-        let error = order.alike(&pair(one), &pair(other)).expect_err("mixed");
-        assert!(error.chain().contains("numbers and timestamps"));
+        let error = order.alike(&one.expect("is one"), &other.expect("is one"));
+        let error = error.expect_err("mixed").chain();
+        assert!(error.contains("numbers and timestamps"), "{error}");
     }
 
     #[test]
-    fn nothing_is_no_sequence() {
-        assert_eq!(text("").expect("reads"), None);
-        assert_eq!(text("  ").expect("reads"), None);
+    fn what_is_no_number_and_no_moment_is_no_sequence() {
+        let order = order(&DataType::Utf8).expect("text");
+        let column = |value: Option<&str>| -> ArrayRef { Arc::new(StringArray::from(vec![value])) };
+        for value in ["0/16B3748", "1e3", ".", "abc", "2024-13-01", " - "] {
+            assert_eq!(text(value), None, "{value}");
+            let shown = order.unread(&column(Some(value)), 0);
+            assert_eq!(shown.as_deref(), Some(value.trim()));
+        }
+        for value in [None, Some(""), Some("  "), Some("7")] {
+            assert_eq!(order.unread(&column(value), 0), None, "{value:?}");
+        }
+        for value in ["", "  "] {
+            assert_eq!(text(value), None, "{value:?}");
+        }
+        let floats: ArrayRef = Arc::new(Float64Array::from(vec![None]));
+        assert_eq!(order.read(&floats, 0), None);
+        let told = order.wrong("abc").chain();
+        assert!(
+            told.contains("bronze.orders.lsn") && told.contains("`abc`"),
+            "{told}"
+        );
     }
 
     #[test]
@@ -291,8 +305,7 @@ mod tests {
         let moments: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![-1, 0]));
         for column in [decimals, moments] {
             let order = order(column.data_type()).expect("ordered");
-            let rank = |row| order.read(&column, row).expect("reads");
-            assert!(rank(0) < rank(1));
+            assert!(order.read(&column, 0) < order.read(&column, 1));
         }
     }
 }

@@ -105,7 +105,8 @@ pub(super) async fn stage(lake: &Lake, change: Change) -> Result<Staged> {
             let apply = apply.clone();
             return events::stage(lake, &apply, change).await;
         }
-        Apply::Append | Apply::ReplaceAll | Apply::Overwrite => (&[][..], false),
+        Apply::Append | Apply::ReplaceAll => (&[][..], false),
+        Apply::Overwrite { key } => (key.as_slice(), !key.is_empty()),
         Apply::Replace { key, keys } => {
             let (key, keys) = (key.clone(), keys.clone());
             return replace::stage(lake, &key, &keys, change).await;
@@ -117,8 +118,8 @@ pub(super) async fn stage(lake: &Lake, change: Change) -> Result<Staged> {
         }
         Apply::DeleteInsert { key } => (key.as_slice(), false),
     };
-    let whole = matches!(change.apply, Apply::Overwrite | Apply::ReplaceAll);
-    let anew = matches!(change.apply, Apply::Overwrite);
+    let anew = matches!(change.apply, Apply::Overwrite { .. });
+    let whole = anew || matches!(change.apply, Apply::ReplaceAll);
     let (base, pointers) = (change.base.as_ref(), &change.pointers);
     let opened = open(lake, &change.table, base, pointers, anew).await?;
     let plan = Plan {
@@ -126,7 +127,7 @@ pub(super) async fn stage(lake: &Lake, change: Change) -> Result<Staged> {
         whole,
         // Rows that replace all others bring their own columns.
         policy: match change.apply {
-            Apply::Overwrite => OnSchemaChange::SyncAllColumns,
+            Apply::Overwrite { .. } => OnSchemaChange::SyncAllColumns,
             _ => change.on_schema_change,
         },
     };

@@ -90,12 +90,12 @@ async fn of_file(
     if let Some(bounds) = bounds.filter(|bounds| bounds.nulls == Some(0)) {
         let end = |end: &Option<arrow::array::ArrayRef>| match end {
             Some(end) if end.len() == 1 => order.read(end, 0),
-            _ => Ok(None),
+            _ => None,
         };
-        if end(&bounds.max)?.is_some_and(|max| max <= *floor) {
+        if end(&bounds.max).is_some_and(|max| max <= *floor) {
             return Ok(all());
         }
-        if end(&bounds.min)?.is_some_and(|min| min > *floor) {
+        if end(&bounds.min).is_some_and(|min| min > *floor) {
             return Ok(older);
         }
     }
@@ -115,7 +115,7 @@ async fn of_file(
         for batch in batches {
             let batch = batch.map_err(|e| failed(&file.part, e.into()))?;
             for row in 0..batch.num_rows() {
-                let rank = order.read(batch.column(0), row)?;
+                let rank = order.read(batch.column(0), row);
                 if let Some(rank) = &rank {
                     order.alike(floor, rank)?;
                 }

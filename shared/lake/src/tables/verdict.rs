@@ -10,7 +10,7 @@ use roaring::RoaringTreemap;
 use super::{
     probe::{Found, Hit},
     rank::Rank,
-    winners::Reduced,
+    winners::{Event, Reduced},
 };
 
 /// What was found, by position of the file in the table.
@@ -27,7 +27,8 @@ pub(crate) struct Verdict {
     pub gone: Positions,
     /// Tombstones that go.
     pub cleared: Positions,
-    /// Hard deletes: events to make tombstones of.
+    /// Hard deletes: events to make tombstones of. One of an unknown key that is not newer than a tombstone that is gone
+    /// says nothing new.
     pub buried: Vec<u64>,
     /// Soft deletes of rows that are there: the row by file and number, and the event.
     pub flagged: BTreeMap<usize, BTreeMap<u64, u64>>,
@@ -94,6 +95,15 @@ pub(crate) fn judge(
         late,
         ..Verdict::default()
     };
+    // Its own tombstone may have been one of those that are gone, with a greater sequence: a new one would let through what
+    // that one would not have. Upserts that are as old come too late without any.
+    let is_no_news = |event: u64, what: &Event| -> Result<bool> {
+        let Some(collected) = floors.collected.filter(|_| !newest.contains_key(&event)) else {
+            return Ok(false);
+        };
+        events.order.alike(&what.rank, collected)?;
+        Ok(what.rank <= *collected)
+    };
     let mut rows_of_deletes = HashMap::<u64, (usize, &Hit)>::new();
     if soft {
         // A table that was not merged before may hold several rows of a key: the newest is the one that stays.
@@ -112,7 +122,9 @@ pub(crate) fn judge(
             verdict.unstored.insert(*event);
         } else if what.delete && !soft {
             verdict.unstored.insert(*event);
-            verdict.buried.push(*event);
+            if !is_no_news(*event, what)? {
+                verdict.buried.push(*event);
+            }
         } else if let Some((at, hit)) = rows_of_deletes.get(event)
             && !newest
                 .get(event)

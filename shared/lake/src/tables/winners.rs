@@ -77,6 +77,8 @@ pub(crate) struct Events {
     gaps: Gaps,
     aside: Vec<RecordBatch>,
     aside_rows: Vec<u64>,
+    /// A sequence that is none, though it is some text.
+    unread: Option<String>,
     refused: Vec<RecordBatch>,
     refused_bytes: usize,
     refused_most: usize,
@@ -94,6 +96,8 @@ pub(crate) struct Reduced {
     pub aside_rows: HashMap<u64, u64>,
     /// Values that events do not have.
     pub gaps: Gaps,
+    /// A sequence of one of the refused that is none, though it is some text.
+    pub unread: Option<String>,
     /// Events without a sequence, as the query delivered them.
     pub refused: Vec<RecordBatch>,
     /// The order, for what the table holds.
@@ -129,6 +133,7 @@ impl Events {
             gaps,
             aside: Vec::new(),
             aside_rows: Vec::new(),
+            unread: None,
             refused: Vec::new(),
             refused_bytes: 0,
             refused_most,
@@ -187,8 +192,10 @@ impl Events {
         let mut ranked = vec![true; rows];
         for (at, ranked) in ranked.iter_mut().enumerate() {
             let row = first + at as u64;
-            let Some(rank) = self.order.read(sequence, at)? else {
+            let Some(rank) = self.order.read(sequence, at) else {
                 *ranked = false;
+                let unread = || self.order.unread(sequence, at);
+                self.unread = self.unread.take().or_else(unread);
                 superseded.insert(row);
                 continue;
             };
@@ -286,6 +293,7 @@ impl Events {
             aside,
             aside_rows,
             gaps: self.gaps,
+            unread: self.unread,
             refused: self.refused,
             order: self.order,
             places: self.places,

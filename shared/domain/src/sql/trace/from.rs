@@ -177,6 +177,18 @@ impl From {
             })
     }
 
+    /// Why a query of changes cannot have a column that a subquery takes from one of the relations; none when it can, or when
+    /// the column is of none of them.
+    pub(super) fn withheld(&self, parts: &[Ident]) -> Option<String> {
+        self.named(parts.first()?)?;
+        let why = self.missing(&Expr::CompoundIdentifier(parts.to_vec()))?;
+        let names: Vec<&str> = parts.iter().map(|part| part.value.as_str()).collect();
+        Some(format!(
+            "a subquery takes `{}`, which {why}",
+            names.join(".")
+        ))
+    }
+
     /// The relations in SQL, changed rows in the place of one of them, as they were and are in that of all others.
     pub(super) fn text(&self, changed: Option<(usize, &str)>) -> Result<String, Untraceable> {
         let at = changed.map_or(self.0.len(), |(at, _)| at);

@@ -11,6 +11,7 @@
 //! * **M-3** a row of the result whose key no such query yields is the same before and after
 
 mod columns;
+mod correlated;
 mod exprs;
 mod from;
 mod select;

@@ -9,6 +9,7 @@ use sqlparser::ast::{
 use super::{
     Untraceable,
     columns::{Column, Columns},
+    correlated,
     exprs::{self, canonical, conjuncts, is_determined, reads, uses},
     from::{From, Kind},
     shape::Shape,
@@ -131,6 +132,8 @@ impl Tracer<'_> {
 
     /// A condition with a subquery: that there is a row for it, or that a value is among its rows.
     fn subquery(&mut self, part: &Expr, from: &From) -> Result<Option<Condition>, Untraceable> {
+        let withheld = correlated::outer(part);
+        let withheld = withheld.iter().find_map(|parts| from.withheld(parts));
         let (before, query): (String, &Query) = match part {
             Expr::InSubquery {
                 expr,
@@ -148,10 +151,12 @@ impl Tracer<'_> {
             } => (String::from("EXISTS "), subquery),
             _ => {
                 return match reads(part) {
-                    (false, _) if from.missing(part).is_none() => Ok(Some(Condition {
-                        prior: part.to_string(),
-                        changes: Vec::new(),
-                    })),
+                    (false, _) if withheld.is_none() && from.missing(part).is_none() => {
+                        Ok(Some(Condition {
+                            prior: part.to_string(),
+                            changes: Vec::new(),
+                        }))
+                    }
                     (false, _) => Ok(None),
                     (true, input) => Err(Untraceable::because(
                         "a subquery over it decides over rows, other than by IN or EXISTS",
@@ -160,6 +165,9 @@ impl Tracer<'_> {
                 };
             }
         };
+        if let Some(why) = withheld {
+            return Err(Untraceable::because(why));
+        }
         let shape = self.query(query)?;
         if !shape.columns.is_full() {
             let input = shape.changes.first().map(|(input, _)| input.clone());

@@ -127,6 +127,34 @@ fn views_ctes_and_set_operations_are_looked_through() {
 }
 
 #[test]
+fn subqueries_take_what_queries_of_changes_have() {
+    let of = |condition: &str| {
+        format!("SELECT a.id FROM silver.a a LEFT JOIN silver.b b ON a.x = b.x WHERE {condition}")
+    };
+    // A relation of its own, by the name of the optional one.
+    let own = "EXISTS (SELECT 1 FROM silver.c AS b WHERE b.y = a.y)";
+    check(
+        &of(own),
+        &["id"],
+        &[
+            "silver.a: SELECT id FROM (SELECT a.id FROM +a AS a WHERE (EXISTS (SELECT 1 FROM *c AS b WHERE (b.y = a.y)))) AS _c",
+            "silver.b: SELECT id FROM (SELECT a.id FROM *a AS a JOIN +b AS b ON (a.x = b.x) \
+             WHERE (EXISTS (SELECT 1 FROM *c AS b WHERE (b.y = a.y)))) AS _c",
+            "silver.c: SELECT id FROM (SELECT a.id FROM *a AS a WHERE (EXISTS (SELECT 1 FROM +c AS b WHERE (b.y = a.y)))) AS _c",
+        ],
+    );
+    // One that reads nothing decides over nothing: it is left out.
+    check(
+        &of("(SELECT b.y) > 1"),
+        &["id"],
+        &[
+            "silver.a: SELECT id FROM (SELECT a.id FROM +a AS a) AS _c",
+            "silver.b: SELECT id FROM (SELECT a.id FROM *a AS a JOIN +b AS b ON (a.x = b.x)) AS _c",
+        ],
+    );
+}
+
+#[test]
 fn windows_keep_to_what_they_are_partitioned_by() {
     let latest = "silver.o: SELECT id FROM (SELECT upper(k) AS id FROM +o AS o) AS _c";
     check(
@@ -177,6 +205,15 @@ fn what_cannot_be_traced_says_why() {
         (
             "SELECT id FROM silver.a WHERE x NOT IN (SELECT x FROM silver.b)",
             "`silver.b` cannot be traced to its keys, because a subquery",
+        ),
+        (
+            "SELECT a.id FROM silver.a a LEFT JOIN silver.b b ON a.x = b.x WHERE EXISTS (SELECT 1 FROM silver.c c WHERE c.y = b.y)",
+            "a subquery takes `b.y`, which comes from the right side of a LEFT JOIN",
+        ),
+        (
+            "SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY id ORDER BY v) AS place FROM silver.a) AS p \
+             WHERE id IN (SELECT x FROM silver.b b WHERE b.place = p.place)",
+            "a subquery takes `p.place`, which is a window function",
         ),
         (
             "SELECT id FROM silver.a WHERE x > (SELECT max(x) FROM silver.b)",

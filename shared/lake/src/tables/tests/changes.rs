@@ -156,7 +156,7 @@ async fn check(seed: u64, limits: Limits) {
     for step in 0..20 {
         let apply = match dice.below(12) {
             0 => Apply::Append,
-            1 if dice.below(3) == 0 => Apply::Overwrite,
+            1 if dice.below(3) == 0 => Apply::Overwrite { key: Vec::new() },
             2..6 => Apply::DeleteInsert { key: key.clone() },
             _ => Apply::Merge { key: key.clone() },
         };

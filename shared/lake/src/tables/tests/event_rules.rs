@@ -132,6 +132,30 @@ async fn events_without_a_sequence_come_back() {
 }
 
 #[tokio::test]
+async fn a_sequence_that_cannot_be_read_is_none_unless_all_are() {
+    let mut target = Target::new(tight(), &["id"], false);
+    let bad = || {
+        vec![events(&[
+            (1, "U", Some("abc")),
+            (2, "D", Some("0/16B3748")),
+        ])]
+    };
+    let error = target.stage(bad()).await.expect_err("no sequence at all");
+    let told = error.chain();
+    assert!(
+        told.contains("silver.orders.lsn") && told.contains("`abc`"),
+        "{told}"
+    );
+    let _ = target
+        .apply(vec![events(&[(1, "I", Some("3")), (3, "I", Some("1e3"))])])
+        .await;
+    let staged = target.apply(bad()).await;
+    let refused: usize = staged.refused.iter().map(RecordBatch::num_rows).sum();
+    assert_eq!((refused, staged.changed), (2, false));
+    assert_eq!(target.world.rows().await, rows(&[&["1", "I", "3"]]));
+}
+
+#[tokio::test]
 async fn columns_that_cannot_serve_are_refused() {
     let target = Target::new(tight(), &["id"], false);
     let id: ArrayRef = Arc::new(Int64Array::from(vec![1]));
@@ -237,5 +261,63 @@ async fn a_truncate_empties_the_table_of_what_is_not_newer() {
         assert!(!staged.changed && staged.late.is_empty(), "soft {soft}");
         let staged = target.apply(vec![numbered(&[(1, "I", 6)])]).await;
         assert_eq!(staged.rows, 2, "soft {soft}");
+    }
+}
+
+/// How many events come too late, one by one or in one change.
+async fn late_among(target: &mut Target, events: &[(i64, &str, i64)], split: bool) -> usize {
+    let size = if split { 1 } else { events.len() };
+    let mut came = 0;
+    for some in events.chunks(size) {
+        let staged = target.apply(vec![numbered(some)]).await;
+        came += staged.late.iter().map(RecordBatch::num_rows).sum::<usize>();
+    }
+    came
+}
+
+#[tokio::test]
+async fn a_late_delete_brings_no_late_row_back() {
+    // Of the keys nothing is known, but that a tombstone with sequence 9 is gone: it may have been theirs.
+    for split in [true, false] {
+        let mut target = Target::new(tight(), &["id"], false);
+        let _ = target.apply(vec![numbered(&[(1, "I", 20)])]).await;
+        target.collected = Some("value 9".to_owned());
+        let events = [(7, "D", 3), (7, "I", 5)];
+        let came = late_among(&mut target, &events, split).await;
+        let told = format!("split {split}");
+        assert_eq!(
+            target.world.rows().await,
+            rows(&[&["1", "I", "20"]]),
+            "{told}"
+        );
+        assert_eq!(came, 1, "{told}");
+        assert_eq!(target.graves().await, Some(Vec::new()), "{told}");
+        // What is newer than it, and a delete of a row that is there, are as ever.
+        let _ = target.apply(vec![numbered(&[(8, "D", 10)])]).await;
+        let _ = target.apply(vec![numbered(&[(1, "D", 21)])]).await;
+        assert_eq!(
+            target.graves().await,
+            Some(rows(&[&["1", "21"], &["8", "10"]])),
+            "{told}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_truncate_takes_what_tombstones_knew_in_any_batches() {
+    for split in [true, false] {
+        let mut target = Target::new(tight(), &["id"], false);
+        let _ = target
+            .apply(vec![numbered(&[(1, "I", 30), (7, "D", 5)])])
+            .await;
+        target.collected = Some("value 20".to_owned());
+        let events = [(0, "T", 10), (7, "I", 15)];
+        let came = late_among(&mut target, &events, split).await;
+        assert_eq!(came, 1, "split {split}");
+        assert_eq!(
+            target.world.rows().await,
+            rows(&[&["1", "I", "30"]]),
+            "split {split}"
+        );
     }
 }

@@ -185,7 +185,9 @@ async fn rows_that_replace_all_bring_their_own_columns() {
         "total",
         Arc::new(UInt64Array::from(vec![u64::MAX])) as ArrayRef,
     )]);
-    let staged = world.apply(Apply::Overwrite, vec![other]).await;
+    let staged = world
+        .apply(Apply::Overwrite { key: Vec::new() }, vec![other])
+        .await;
     assert_eq!(world.rows().await, rows(&[&["18446744073709551615"]]));
     assert_eq!(
         staged.schema.field(0).data_type(),

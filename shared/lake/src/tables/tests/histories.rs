@@ -100,7 +100,11 @@ impl Naive {
         match apply {
             Apply::Events(_) => unreachable!("change events have a history of their own"),
             Apply::Append => self.rows.extend(batch),
-            Apply::Overwrite | Apply::ReplaceAll => self.rows = batch,
+            Apply::Overwrite { key } if !key.is_empty() => {
+                self.rows.clear();
+                self.apply(&Apply::Merge { key: key.clone() }, batch);
+            }
+            Apply::Overwrite { .. } | Apply::ReplaceAll => self.rows = batch,
             Apply::Replace { key: columns, keys } => {
                 let keys = keys.iter().flat_map(in_text);
                 let gone: BTreeSet<_> = keys.map(|row| key(&row, columns)).collect();
@@ -171,7 +175,8 @@ async fn check(seed: u64, limits: Limits) {
     for step in 0..25 {
         let apply = match dice.below(15) {
             0 => Apply::Append,
-            1 if dice.below(4) == 0 => Apply::Overwrite,
+            1 if dice.below(4) == 0 => Apply::Overwrite { key: Vec::new() },
+            1 if dice.below(3) == 0 => Apply::Overwrite { key: key.clone() },
             2..5 => Apply::DeleteInsert { key: key.clone() },
             12 if dice.below(3) == 0 => Apply::ReplaceAll,
             12..15 => {

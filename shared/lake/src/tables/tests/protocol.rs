@@ -79,7 +79,7 @@ async fn no_rows_change_nothing() {
     for apply in [
         merge(),
         Apply::Append,
-        Apply::Overwrite,
+        Apply::Overwrite { key: Vec::new() },
         Apply::DeleteInsert {
             key: vec!["id".into()],
         },
@@ -89,7 +89,9 @@ async fn no_rows_change_nothing() {
         assert_eq!(staged.snapshot, created.snapshot);
     }
     let _ = world.apply(merge(), vec![rows(&[1])]).await;
-    let emptied = world.apply(Apply::Overwrite, vec![rows(&[])]).await;
+    let emptied = world
+        .apply(Apply::Overwrite { key: Vec::new() }, vec![rows(&[])])
+        .await;
     assert!(emptied.changed && emptied.deleted == 1 && world.rows().await.is_empty());
 }
 
