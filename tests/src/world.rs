@@ -292,6 +292,7 @@ fn searching(objects: &ports::Objects) -> ports::search::Searching {
     ports::search::Searching {
         indexes: Arc::new(search::Indexes::new(objects.clone(), settings)),
         embedder: Arc::new(testkit::TestsOnlyEmbedder),
+        jobs: None,
     }
 }
 

@@ -92,6 +92,7 @@ fn searching(
     Ok(Searching {
         indexes: Arc::new(Indexes::new(objects.clone(), settings)),
         embedder,
+        jobs: None,
     })
 }
 

@@ -33,6 +33,7 @@ fn searching(ground: &Ground<'_>) -> ports::Result<Searching> {
     Ok(Searching {
         indexes: Arc::new(Indexes::new(ground.objects.clone(), limits)),
         embedder,
+        jobs: None,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Steps of the cycle, and refreshes, as invocations take them.
 
-use aws::queue::refreshes;
+use aws::queue::refreshes::{self, Due};
 use domain::Duration;
 use engine::{
     cycle::{self, Step},
@@ -9,7 +9,7 @@ use engine::{
     refresh::Refreshed,
 };
 use lambda_runtime::Context;
-use ports::refreshes::Order;
+use ports::{jobs::IndexJob, refreshes::Order};
 use serde_json::json;
 
 use crate::{Answer, Deployed, Message, each, metrics, serve::remaining};
@@ -101,7 +101,7 @@ async fn wake(deployed: &Deployed, at: domain::Timestamp) -> Result<(), String> 
         .map_err(|error| error.chain())
 }
 
-/// Carries out the refreshes of a batch, and says which messages are to be delivered again.
+/// Carries out the refreshes of a batch, and the jobs that build indexes, and says which messages are to be delivered again.
 ///
 /// # Errors
 /// When the answer cannot be written.
@@ -148,12 +148,16 @@ fn measure(order: &Order, how: &Refreshed) {
 
 async fn one(deployed: &Deployed, message: &Message, context: &Context) -> Result<(), String> {
     let left = remaining(context).saturating_sub(MARGIN);
-    let order = refreshes::decode(&message.body).map_err(|error| error.chain())?;
-    let span = tracing::info_span!("refresh", model = %order.model, cycle = order.cycle,
-        traceparent = message.attributes.get("traceparent"));
+    let due = refreshes::decode(&message.body).map_err(|error| error.chain())?;
     let _held = deployed
         .refreshes
         .extend(message.receipt.clone(), VISIBILITY);
+    let order = match due {
+        Due::Refresh(order) => order,
+        Due::Index(job) => return index(deployed, &job, left).await,
+    };
+    let span = tracing::info_span!("refresh", model = %order.model, cycle = order.cycle,
+        traceparent = message.attributes.get("traceparent"));
     let refresh = cycle::carry_out(&deployed.world, &*deployed.refreshes, &order, PATIENCE);
     let refresh = tracing::Instrument::instrument(refresh, span);
     let (how, next) = tokio::time::timeout(left, refresh)
@@ -167,4 +171,22 @@ async fn one(deployed: &Deployed, message: &Message, context: &Context) -> Resul
         Step::Idle(Some(at)) => wake(deployed, at).await,
         Step::Idle(None) | Step::Sent(_) | Step::Waiting(_) => Ok(()),
     }
+}
+
+/// Builds an index of an entry. One that takes longer than the invocation has failed, and its item says so.
+async fn index(
+    deployed: &Deployed,
+    job: &IndexJob,
+    left: std::time::Duration,
+) -> Result<(), String> {
+    let registry = Registry::new(
+        deployed.world.clone(),
+        deployed.settings.materialize.clone(),
+    );
+    let carried = registry
+        .carry_out_job(job, left)
+        .await
+        .map_err(|error| error.chain())?;
+    tracing::info!(entry = %job.entry, index = job.index, job = job.job, ?carried, "an index");
+    Ok(())
 }

@@ -1,10 +1,12 @@
-//! Refreshes that are due, on a FIFO queue: one group per model, so that no two functions refresh one model at a time.
+//! Refreshes that are due, on a FIFO queue: one group per model, so that no two functions refresh one model at a time. Jobs
+//! that build indexes take the same way to the same function, in a group per index.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::Duration;
-use ports::{Chance, Clock, Kind, Refreshes, Result, refreshes::Order};
+use ports::{Chance, Clock, IndexJobs, Kind, Refreshes, Result, jobs::IndexJob, refreshes::Order};
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
 use super::{
@@ -39,12 +41,31 @@ fn ids(order: &Order) -> (String, String) {
     (group, fitting(id))
 }
 
+/// What a message asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// A refresh.
+    Refresh(Order),
+    /// An index of an entry.
+    Index(IndexJob),
+}
+
+/// The body of a message that asks for an index: no order has this field.
+#[derive(Serialize, Deserialize)]
+struct Building {
+    build_index: IndexJob,
+}
+
 /// Reads the body of a message.
 ///
 /// # Errors
-/// `Corrupt` when it is no order: such a message belongs in the dead-letter queue.
-pub fn decode(body: &str) -> Result<Order> {
+/// `Corrupt` when it asks for nothing we know: such a message belongs in the dead-letter queue.
+pub fn decode(body: &str) -> Result<Due> {
+    if let Ok(building) = serde_json::from_str::<Building>(body) {
+        return Ok(Due::Index(building.build_index));
+    }
     serde_json::from_str(body)
+        .map(Due::Refresh)
         .map_err(|e| ports::Error::new(Kind::Corrupt, "read refresh", shortened(body)).because(e))
 }
 
@@ -110,6 +131,26 @@ impl SqsRefreshes {
 impl Refreshes for SqsRefreshes {
     async fn send(&self, orders: &[Order]) -> Result<()> {
         self.send_traced(orders, &current()).await
+    }
+}
+
+#[async_trait]
+impl IndexJobs for SqsRefreshes {
+    async fn send(&self, job: &IndexJob) -> Result<()> {
+        let building = Building {
+            build_index: job.clone(),
+        };
+        let group = format!("{}/{}", job.entry, job.index);
+        let message = Outgoing {
+            body: serde_json::to_string(&building).expect("a job is plain JSON"),
+            attributes: current().attributes(),
+            order: Some((
+                blake3::hash(group.as_bytes()).to_hex().to_string(),
+                fitting(job.job.clone()),
+            )),
+            delay: 0,
+        };
+        self.outlet.send(vec![message]).await
     }
 }
 

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use super::{
     answer,
     ask::{BODY_BYTES_MAX, Span, present},
-    build::{indexed, indexes},
+    build::indexes,
     id,
 };
 use crate::{
@@ -138,10 +138,7 @@ pub(super) async fn ran(shared: &Shared, ran: Ran, headers: &HeaderMap) -> Answe
     match ran {
         Ran::Hit(entry) => answer::entry(shared, &entry, "hit", headers, None).await,
         Ran::Stale(entry) => answer::entry(shared, &entry, "stale", headers, None).await,
-        Ran::Built(entry) => {
-            indexed(shared, &entry).await?;
-            answer::entry(shared, &entry, "built", headers, None).await
-        }
+        Ran::Built(entry) => answer::entry(shared, &entry, "built", headers, None).await,
         Ran::Wait { id, until } => Ok(answer::building(shared, &id, Some(until))),
     }
 }
