@@ -5,6 +5,7 @@
 
 mod accept;
 mod pick;
+mod seen;
 #[cfg(test)]
 mod tests;
 
@@ -54,6 +55,7 @@ const PARTS_MAX: usize = 4;
 pub struct EntryLake {
     objects: Objects,
     footers: Arc<pick::Footers>,
+    seen: Arc<seen::Seen>,
     signer: Option<Arc<dyn Sign>>,
 }
 
@@ -64,6 +66,7 @@ impl EntryLake {
         Self {
             objects,
             footers: Arc::default(),
+            seen: Arc::default(),
             signer: None,
         }
     }
@@ -208,11 +211,15 @@ impl EntryLake {
     /// What is stored of a data set. What was just uploaded is looked at for what readers would lose of it.
     async fn look(&self, set: &DataSet, uploaded: bool) -> Result<Option<Stored>> {
         let path = path(set);
-        let bytes = match self.objects.head(&path).await {
-            Ok(meta) => meta.size,
+        let meta = match self.objects.head(&path).await {
+            Ok(meta) => meta,
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
+        if let Some(stored) = self.seen.of(&meta).filter(|_| !uploaded) {
+            return Ok(Some(stored));
+        }
+        let bytes = meta.size;
         let reader = FileReader::new(&self.objects, path, bytes);
         let builder = ParquetRecordBatchStreamBuilder::new(reader)
             .await
@@ -221,11 +228,15 @@ impl EntryLake {
         if uploaded {
             accept::exact(set, builder.metadata())?;
         }
-        Ok(Some(Stored {
+        let stored = Stored {
             schema: builder.schema().clone(),
             rows: u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0),
             bytes,
-        }))
+        };
+        if !uploaded {
+            self.seen.keep(meta, &stored);
+        }
+        Ok(Some(stored))
     }
 }
 
