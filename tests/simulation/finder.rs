@@ -9,9 +9,9 @@ use domain::Duration;
 use futures::TryStreamExt;
 use object_store::{ObjectStoreExt, path::Path};
 use ports::{
-    Clock as _, Error, IndexJobs, Kind, Objects, Result, Search,
+    Clock as _, Error, Jobs, Kind, Objects, Result, Search,
     entries::DataSet,
-    jobs::IndexJob,
+    jobs::{IndexJob, RebuildJob},
     search::{Hit, IndexFile, Near, Plan, Progress, Words},
     tables::Rows,
 };
@@ -107,8 +107,8 @@ pub(crate) struct Posting {
 }
 
 #[async_trait]
-impl IndexJobs for Posting {
-    async fn send(&self, job: &IndexJob) -> Result<()> {
+impl Jobs for Posting {
+    async fn index(&self, job: &IndexJob) -> Result<()> {
         let work = async {
             let group = Some(format!("{}/{}", job.entry, job.index));
             self.mailbox.put(job.clone(), group, None);
@@ -116,5 +116,10 @@ impl IndexJobs for Posting {
         };
         let subject = format!("job {}", job.job);
         self.gate.call(Call::Send, subject, silence, work).await
+    }
+
+    async fn rebuild(&self, job: &RebuildJob) -> Result<()> {
+        // No entry of the simulation is a query.
+        Err(Error::new(Kind::Invalid, "rebuild", &job.entry))
     }
 }

@@ -6,7 +6,7 @@ use domain::{Duration, LiveSettings, Project, Timestamp};
 use engine::World;
 use object_store::memory::InMemory;
 use ports::{
-    Clock, IndexJobs, Objects, Query, Refreshes, State, Tables, jobs::IndexJob, refreshes::Order,
+    Clock, Jobs, Objects, Query, Refreshes, State, Tables, jobs::IndexJob, refreshes::Order,
     search::Searching,
 };
 use rand::Rng;
@@ -161,7 +161,6 @@ impl Sim {
                 objects: objects.clone(),
                 scheduler: self.scheduler.clone(),
             }),
-            jobs: is_function.then(|| Arc::new(posting) as Arc<dyn IndexJobs>),
             ..Searching::default()
         };
         let query: Arc<dyn Query> = match &self.real {
@@ -179,6 +178,7 @@ impl Sim {
             landing: Arc::new(landing),
             entries,
             searching,
+            jobs: is_function.then(|| Arc::new(posting) as Arc<dyn Jobs>),
             tables,
             query,
             queue: Arc::new(Announcing {

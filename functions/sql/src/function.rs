@@ -33,7 +33,6 @@ fn searching(ground: &Ground<'_>) -> ports::Result<Searching> {
     Ok(Searching {
         indexes: Arc::new(Indexes::new(ground.objects.clone(), limits)),
         embedder,
-        jobs: None,
     })
 }
 

@@ -118,7 +118,7 @@ pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
         tables,
         entries,
         query,
-        mut searching,
+        searching,
     } = make(&ground)?;
     let queue = |url: &String| {
         (
@@ -132,8 +132,6 @@ pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
     let advances = Arc::new(SqsQueue::new(client, url, time, luck));
     let (client, url, time, luck) = queue(refreshes);
     let refreshes = Arc::new(SqsRefreshes::new(client, url, time, luck));
-    // A function that has answered stands still: what it would build behind its answer, `refresh` builds.
-    searching.jobs = Some(refreshes.clone());
     let channel = |url: &Option<settings::Secret>| url.as_ref().map(|url| url.0.clone());
     let (log, name) = (settings.alerts.log, &settings.name);
     let (webhook, slack) = (
@@ -147,6 +145,8 @@ pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
         landing,
         entries,
         searching,
+        // A function that has answered stands still: what it would do behind its answer, `refresh` does.
+        jobs: Some(refreshes.clone()),
         tables,
         queue: advances.clone(),
         clock,

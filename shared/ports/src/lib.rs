@@ -25,7 +25,7 @@ pub use chance::Chance;
 pub use clock::Clock;
 pub use entries::Entries;
 pub use error::{Error, Kind, Recovery, Result};
-pub use jobs::IndexJobs;
+pub use jobs::Jobs;
 pub use landing::Landing;
 pub use query::Query;
 pub use queue::Queue;

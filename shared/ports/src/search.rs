@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use domain::entry::Metric;
 use roaring::RoaringBitmap;
 
-use crate::{Error, IndexJobs, Kind, Result, entries::DataSet, tables::Rows};
+use crate::{Error, Kind, Result, entries::DataSet, tables::Rows};
 
 /// Most rows of an entry that has an index: rows are counted in 32 bits.
 pub const ROWS_MAX: u64 = u32::MAX as u64;
@@ -144,8 +144,6 @@ pub struct Searching {
     pub indexes: Arc<dyn Search>,
     /// Vectors of text.
     pub embedder: Arc<dyn Embedder>,
-    /// Where jobs to build indexes are sent; none when this process carries them out behind its answers.
-    pub jobs: Option<Arc<dyn IndexJobs>>,
 }
 
 impl Default for Searching {
@@ -154,7 +152,6 @@ impl Default for Searching {
         Self {
             indexes: Arc::new(Without),
             embedder: Arc::new(Without),
-            jobs: None,
         }
     }
 }

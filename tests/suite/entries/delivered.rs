@@ -13,7 +13,10 @@ use async_trait::async_trait;
 use domain::{Duration, EntrySettings};
 use engine::entries::{Carried, Registry};
 use libtest_mimic::Trial;
-use ports::{Error, IndexJobs, Kind, jobs::IndexJob};
+use ports::{
+    Error, Jobs, Kind,
+    jobs::{IndexJob, RebuildJob},
+};
 use serde_json::{Value, json};
 use tests::{
     site::Site,
@@ -48,6 +51,14 @@ pub(crate) fn trials() -> Vec<Trial> {
             overdue,
         ),
         test_async("entries::a_job_for_what_is_gone_leaves_nothing", moved_on),
+        test_async(
+            "entries::a_stale_query_is_served_at_once_and_computed_where_its_job_is_delivered",
+            rebuilt,
+        ),
+        test_async(
+            "entries::a_rebuild_that_is_lost_is_begun_anew",
+            lost_rebuild,
+        ),
     ]
 }
 
@@ -59,22 +70,40 @@ const RUNS: Duration = Duration::from_secs(900);
 #[derive(Debug, Default)]
 struct Sent {
     waiting: Mutex<VecDeque<IndexJob>>,
+    rebuilds: Mutex<VecDeque<RebuildJob>>,
     cut: AtomicBool,
 }
 
 #[async_trait]
-impl IndexJobs for Sent {
-    async fn send(&self, job: &IndexJob) -> ports::Result<()> {
-        if self.cut.load(Ordering::SeqCst) {
-            return Err(Error::new(Kind::Unavailable, "send job", "queue"));
-        }
+impl Jobs for Sent {
+    async fn index(&self, job: &IndexJob) -> ports::Result<()> {
+        self.way()?;
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push_back(job.clone());
+        Ok(())
+    }
+
+    async fn rebuild(&self, job: &RebuildJob) -> ports::Result<()> {
+        self.way()?;
+        let mut rebuilds = self.rebuilds.lock().unwrap_or_else(PoisonError::into_inner);
+        rebuilds.push_back(job.clone());
         Ok(())
     }
 }
 
 impl Sent {
+    fn way(&self) -> ports::Result<()> {
+        match self.cut.load(Ordering::SeqCst) {
+            true => Err(Error::new(Kind::Unavailable, "send job", "queue")),
+            false => Ok(()),
+        }
+    }
+
+    fn take_rebuild(&self) -> Option<RebuildJob> {
+        let mut rebuilds = self.rebuilds.lock().unwrap_or_else(PoisonError::into_inner);
+        rebuilds.pop_front()
+    }
+
     fn take(&self) -> Result<IndexJob> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.pop_front().context("no job was sent")
@@ -105,7 +134,7 @@ impl Both {
         };
         let builder = Registry::new(lab.world.clone(), settings);
         let sent = Arc::new(Sent::default());
-        lab.world.searching.jobs = Some(sent.clone());
+        lab.world.jobs = Some(sent.clone());
         let desk = Desk::on(Site::driven(
             lab,
             "materialize:\n  grace: 0s\n  lease: 60s\n",
@@ -301,5 +330,68 @@ async fn moved_on() -> Result<()> {
     ensure!(both.carry_out(&of_new).await? == Carried::Over);
     ensure!(both.told.started.available_permits() == 0);
     ensure!(both.desk.data_sets().await? == 0);
+    Ok(())
+}
+
+/// A query that is good for a minute, as it is served.
+async fn query(both: &Both) -> Result<(String, String)> {
+    let body = json!({ "sql": "SELECT 7 AS n", "ttl": 60 });
+    let site = &both.desk.site;
+    let answer = site
+        .send("POST", "/api/materialize/query", &[], body.to_string())
+        .await?;
+    ensure!(answer.status == 200, "{}", answer.text());
+    let found = answer.json()?;
+    ensure!(found["rows"] == json!([{ "n": 7 }]), "{found}");
+    let generation = found["entry"]["generation"].as_str().unwrap_or_default();
+    Ok((
+        answer.header("headwater-entry").to_owned(),
+        generation.to_owned(),
+    ))
+}
+
+async fn rebuilt() -> Result<()> {
+    let both = Both::new().await?;
+    let (how, old) = query(&both).await?;
+    ensure!(how == "built", "{how}");
+    let clock = &both.desk.site.lab.clock;
+    clock.advance(Duration::from_secs(61));
+    let callers = (0..1_000).map(|_| query(&both));
+    for served in futures::future::try_join_all(callers).await? {
+        ensure!(served == ("stale".to_owned(), old.clone()), "{served:?}");
+    }
+    let job = both.sent.take_rebuild().context("no rebuild was sent")?;
+    ensure!(both.sent.take_rebuild().is_none(), "one rebuild for all");
+    ensure!(both.builder.carry_out_rebuild(&job, RUNS).await? == Carried::Done);
+    let (how, new) = query(&both).await?;
+    ensure!(how == "hit" && new != old, "{how} {new}");
+    // Delivered again, it computes nothing.
+    ensure!(both.builder.carry_out_rebuild(&job, RUNS).await? == Carried::Over);
+    ensure!(query(&both).await? == (how, new));
+    Ok(())
+}
+
+async fn lost_rebuild() -> Result<()> {
+    let both = Both::new().await?;
+    let (_, old) = query(&both).await?;
+    let clock = &both.desk.site.lab.clock;
+    clock.advance(Duration::from_secs(61));
+    // Not sent: the lease is given back, and after a pause the next caller begins another.
+    both.sent.cut.store(true, Ordering::SeqCst);
+    ensure!(query(&both).await?.0 == "stale");
+    both.sent.cut.store(false, Ordering::SeqCst);
+    ensure!(query(&both).await?.0 == "stale" && both.sent.take_rebuild().is_none());
+    clock.advance(Duration::from_secs(6));
+    ensure!(query(&both).await?.0 == "stale");
+    let late = both.sent.take_rebuild().context("no rebuild was sent")?;
+    // Sent and never delivered: after its deadline there is another, and the late one comes to nothing.
+    clock.advance(Duration::from_secs(600));
+    ensure!(query(&both).await?.0 == "stale");
+    let next = both.sent.take_rebuild().context("no rebuild was sent")?;
+    ensure!(both.builder.carry_out_rebuild(&late, RUNS).await? == Carried::Over);
+    ensure!(query(&both).await? == ("stale".to_owned(), old.clone()));
+    ensure!(both.builder.carry_out_rebuild(&next, RUNS).await? == Carried::Done);
+    let (how, new) = query(&both).await?;
+    ensure!(how == "hit" && new != old, "{how} {new}");
     Ok(())
 }

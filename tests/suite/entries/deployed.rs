@@ -124,7 +124,7 @@ impl Services {
         let mut lab = Lab::on(state.clone(), objects.clone(), &uri, None, &[], live)?;
         lab.world.clock = Arc::new(SystemClock);
         lab.world.chance = Arc::new(SystemChance);
-        lab.world.searching.jobs = Some(self.refreshes());
+        lab.world.jobs = Some(self.refreshes());
         let desk = Desk {
             site: Site::driven(lab, &self.settings)?,
             id: self.id.clone(),

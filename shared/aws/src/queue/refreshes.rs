@@ -1,11 +1,15 @@
 //! Refreshes that are due, on a FIFO queue: one group per model, so that no two functions refresh one model at a time. Jobs
-//! that build indexes take the same way to the same function, in a group per index.
+//! of entries take the same way to the same function, in a group per index and one per entry.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::Duration;
-use ports::{Chance, Clock, IndexJobs, Kind, Refreshes, Result, jobs::IndexJob, refreshes::Order};
+use ports::{
+    Chance, Clock, Jobs, Kind, Refreshes, Result,
+    jobs::{IndexJob, RebuildJob},
+    refreshes::Order,
+};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
@@ -48,12 +52,16 @@ pub enum Due {
     Refresh(Order),
     /// An index of an entry.
     Index(IndexJob),
+    /// An entry computed anew.
+    Rebuild(RebuildJob),
 }
 
-/// The body of a message that asks for an index: no order has this field.
+/// The body of a message that asks for something of an entry: no order is written like this.
 #[derive(Serialize, Deserialize)]
-struct Building {
-    build_index: IndexJob,
+#[serde(rename_all = "snake_case")]
+enum OfEntry {
+    BuildIndex(IndexJob),
+    RebuildEntry(RebuildJob),
 }
 
 /// Reads the body of a message.
@@ -61,8 +69,10 @@ struct Building {
 /// # Errors
 /// `Corrupt` when it asks for nothing we know: such a message belongs in the dead-letter queue.
 pub fn decode(body: &str) -> Result<Due> {
-    if let Ok(building) = serde_json::from_str::<Building>(body) {
-        return Ok(Due::Index(building.build_index));
+    match serde_json::from_str::<OfEntry>(body) {
+        Ok(OfEntry::BuildIndex(job)) => return Ok(Due::Index(job)),
+        Ok(OfEntry::RebuildEntry(job)) => return Ok(Due::Rebuild(job)),
+        Err(_) => {}
     }
     serde_json::from_str(body)
         .map(Due::Refresh)
@@ -134,23 +144,32 @@ impl Refreshes for SqsRefreshes {
     }
 }
 
-#[async_trait]
-impl IndexJobs for SqsRefreshes {
-    async fn send(&self, job: &IndexJob) -> Result<()> {
-        let building = Building {
-            build_index: job.clone(),
-        };
-        let group = format!("{}/{}", job.entry, job.index);
+impl SqsRefreshes {
+    async fn send_job(&self, of: OfEntry, group: &str, id: &str) -> Result<()> {
         let message = Outgoing {
-            body: serde_json::to_string(&building).expect("a job is plain JSON"),
+            body: serde_json::to_string(&of).expect("a job is plain JSON"),
             attributes: current().attributes(),
             order: Some((
                 blake3::hash(group.as_bytes()).to_hex().to_string(),
-                fitting(job.job.clone()),
+                fitting(id.to_owned()),
             )),
             delay: 0,
         };
         self.outlet.send(vec![message]).await
+    }
+}
+
+#[async_trait]
+impl Jobs for SqsRefreshes {
+    async fn index(&self, job: &IndexJob) -> Result<()> {
+        let group = format!("{}/{}", job.entry, job.index);
+        let of = OfEntry::BuildIndex(job.clone());
+        self.send_job(of, &group, &job.job).await
+    }
+
+    async fn rebuild(&self, job: &RebuildJob) -> Result<()> {
+        let of = OfEntry::RebuildEntry(job.clone());
+        self.send_job(of, &job.entry.to_string(), &job.token).await
     }
 }
 

@@ -4,7 +4,12 @@ use std::sync::Arc;
 
 use domain::{Duration, Position, TableName};
 use futures::FutureExt;
-use ports::{IndexJobs, Kind, Queue, jobs::IndexJob, queue::Announcement, refreshes::Order};
+use ports::{
+    Jobs, Kind, Queue,
+    jobs::{IndexJob, RebuildJob},
+    queue::Announcement,
+    refreshes::Order,
+};
 use serde_json::{Value, json};
 use testkit::{SeededChance, SimulatedClock};
 
@@ -312,14 +317,27 @@ async fn jobs_of_an_index_are_one_group_and_are_told_from_refreshes() {
         job: "a-job".to_owned(),
         version: u64::MAX,
     };
-    let sent = IndexJobs::send(&queue, &job).await;
+    let sent = queue.index(&job).await;
     sent.expect("it is taken");
-    let entries = entries(&fake.sent()[0]);
-    assert_eq!(entries[0]["MessageDeduplicationId"], "a-job");
-    let group = entries[0]["MessageGroupId"].as_str().expect("a group");
+    let first = entries(&fake.sent()[0]);
+    assert_eq!(first[0]["MessageDeduplicationId"], "a-job");
+    let group = first[0]["MessageGroupId"].as_str().expect("a group");
     assert_eq!(group.len(), 64, "{group}");
-    let body = entries[0]["MessageBody"].as_str().expect("a body");
+    let body = first[0]["MessageBody"].as_str().expect("a body");
     assert_eq!(refreshes::decode(body).expect("our own"), Due::Index(job));
+    let rebuild = RebuildJob {
+        entry: "0".repeat(64).parse().expect("an id"),
+        token: "a-token".to_owned(),
+        time: Duration::from_secs(25),
+    };
+    queue.rebuild(&rebuild).await.expect("it is taken");
+    let second = entries(&fake.sent()[1]);
+    assert_eq!(second[0]["MessageDeduplicationId"], "a-token");
+    let told = second[0]["MessageBody"].as_str().expect("a body");
+    assert_eq!(
+        refreshes::decode(told).expect("our own"),
+        Due::Rebuild(rebuild)
+    );
     let cut = body.replace("\"job\"", "\"jab\"");
     let odd = refreshes::decode(&cut).expect_err("it names no job");
     assert_eq!(odd.kind, Kind::Corrupt);

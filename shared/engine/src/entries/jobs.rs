@@ -1,19 +1,20 @@
-//! Who builds an index that was begun: a task of this process, or whoever is sent the job.
+//! Who builds an index that was begun, or computes an entry that is stale: a task of this process, or whoever is sent the job.
 
 use domain::{
     Duration,
-    entry::{self, IndexState, index_key},
+    entry::{self, EntryId, IndexState, Lease, index_key},
 };
 use ports::{
     Error, Kind, Result,
-    jobs::IndexJob,
+    jobs::{IndexJob, RebuildJob},
     state::{Expect, Key, Outcome, Write},
 };
 
 use super::{
     ATTEMPTS, Entry, Registry, contended,
     index::{Held, key},
-    stored::{StoredRow, row_key},
+    query::MARGIN,
+    stored::{StoredRow, lease_key, row_key},
 };
 
 /// What came of a job that was delivered.
@@ -34,7 +35,7 @@ impl Registry {
         before: Option<Held>,
     ) -> Result<()> {
         let before = before.filter(|held| held.index.generation == entry.content.generation);
-        let Some(jobs) = &self.world.searching.jobs else {
+        let Some(jobs) = &self.world.jobs else {
             self.spawn(entry, begun, before);
             return Ok(());
         };
@@ -47,7 +48,7 @@ impl Registry {
             job: begun.index.job.clone(),
             version: begun.version,
         };
-        let sent = jobs.send(&job).await;
+        let sent = jobs.index(&job).await;
         if sent.is_err() {
             self.unsent(entry, &begun).await;
         }
@@ -144,5 +145,61 @@ impl Registry {
             index: next,
             version: versions.first().copied().unwrap_or_default(),
         }))
+    }
+
+    /// Has a query entry computed anew under a lease that was taken for it, behind the caller who is served what is there.
+    pub(super) async fn have_rebuilt(&self, id: &EntryId, token: String, time: Duration) {
+        let Some(jobs) = &self.world.jobs else {
+            return;
+        };
+        let job = RebuildJob {
+            entry: id.clone(),
+            token,
+            time,
+        };
+        if let Err(error) = jobs.rebuild(&job).await {
+            tracing::warn!(entry = %id, error = error.chain(), "a rebuild was not sent");
+            // Whoever asks in a while begins another.
+            let _ = self.abort(id, &job.token).await;
+        }
+    }
+
+    /// Computes an entry anew whose job was delivered, in at most so long. The delivery that takes it moves the lease to a
+    /// token of its own, so that no other writes where it does (**E-3**); one that dies is taken over after its deadline, by
+    /// the next caller.
+    ///
+    /// # Errors
+    /// `Unavailable` when a port does not answer before the job was taken: it has to be delivered again.
+    pub async fn carry_out_rebuild(&self, job: &RebuildJob, time: Duration) -> Result<Carried> {
+        let id = &job.entry;
+        let both = self.both(id).await?;
+        let Some(lease) = both
+            .lease()
+            .filter(|lease| !lease.resting && lease.token == job.token)
+        else {
+            return Ok(Carried::Over);
+        };
+        let (now, time) = (self.now(), job.time.min(time));
+        let taken = Lease {
+            token: self.world.chance.id(now),
+            since: now,
+            deadline: now + time + MARGIN,
+            ..lease.clone()
+        };
+        let writes = vec![
+            Write::put(lease_key(id), &taken, both.expect_lease()),
+            Write::Check {
+                key: row_key(id),
+                expect: both.expect_row(),
+            },
+        ];
+        if !self.transact(writes).await? {
+            return Err(contended("rebuild", id));
+        }
+        let built = self.build(id, taken.token, taken.spec, time).await;
+        if let Err(error) = built {
+            tracing::warn!(entry = %id, %error, "a rebuild failed; the stale entry is served");
+        }
+        Ok(Carried::Done)
     }
 }

@@ -23,7 +23,7 @@ use crate::{
 /// The function that every query is a call of; raised when the same SQL comes to mean something else.
 const FUNCTION: (&str, i64) = ("headwater.query", 1);
 /// What a build may take beside running its statement.
-const MARGIN: Duration = Duration::from_secs(30);
+pub(super) const MARGIN: Duration = Duration::from_secs(30);
 
 /// A query that is asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +86,10 @@ impl Registry {
                     .build(&id, granted.token, claim.spec, asked.time)
                     .await?;
                 Ok(Ran::Built(Box::new(entry)))
+            }
+            Claimed::Stale(entry, Some(granted)) if self.world.jobs.is_some() => {
+                self.have_rebuilt(&id, granted.token, asked.time).await;
+                Ok(Ran::Stale(entry))
             }
             Claimed::Stale(entry, Some(granted)) => {
                 let build = self.apart(&id, granted.token, claim.spec, asked.time);
@@ -193,7 +197,7 @@ impl Registry {
         joined(id, ended)
     }
 
-    async fn compute(
+    pub(super) async fn compute(
         &self,
         id: &EntryId,
         token: &str,

@@ -123,7 +123,7 @@ pub(super) async fn run(State(shared): State<Shared>, request: Request) -> Answe
     };
     indexes(&asked.indexes)?;
     drop(taken);
-    // A function that has answered does nothing more: there the caller who finds the entry stale rebuilds it.
+    // A function that has answered does nothing more: where no jobs are sent, the caller who finds the entry stale rebuilds it.
     let behind = !shared.driven;
     ran(
         &shared,
