@@ -52,6 +52,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             cost,
         ),
         test_emulated("emulated::eviction_removes_the_objects_of_indexes", evicted),
+        test_emulated(
+            "emulated::a_stale_query_is_served_by_control_and_computed_by_refresh",
+            rebuilt,
+        ),
     ]
 }
 
@@ -444,5 +448,28 @@ async fn evicted() -> Result<()> {
     services.carry_out(&refresh, 2).await?;
     let stored = services.stored().await?;
     ensure!(stored.is_empty(), "{stored:?}");
+    Ok(())
+}
+
+async fn rebuilt() -> Result<()> {
+    let services = Services::open(LONG).await?;
+    let control = services.control()?;
+    let ask = async || {
+        let body = json!({ "sql": "SELECT 7 AS n", "ttl": 3 }).to_string();
+        let site = &control.desk.site;
+        let answer = site
+            .send("POST", "/api/materialize/query", &[], body)
+            .await?;
+        ensure!(answer.status == 200, "{}", answer.text());
+        Ok(answer.header("headwater-entry").to_owned())
+    };
+    ensure!(ask().await? == "built");
+    tokio::time::sleep(Span::from_millis(3_200)).await;
+    for _ in 0..3 {
+        ensure!(ask().await? == "stale");
+    }
+    services.carry_out(&services.refresh()?, 1).await?;
+    ensure!(ask().await? == "hit");
+    ensure!(services.message().await?.is_none(), "one job for all");
     Ok(())
 }
