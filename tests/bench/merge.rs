@@ -176,6 +176,7 @@ pub(crate) fn world(folder: &std::path::Path, models: &[ModelText]) -> Result<Wo
         landing: Arc::new(landing),
         entries: Arc::new(lake::EntryLake::new(objects.clone())),
         searching: ports::search::Searching::default(),
+        jobs: None,
         query: query::engine(tables.clone(), objects, settings)
             .map_err(|error| tests::rows::chain(&error))?,
         tables,

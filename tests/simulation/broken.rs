@@ -1,6 +1,6 @@
 //! Deliberately broken builds: wrappers around the ports that take one promise away each.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use domain::{Duration, TableName, Timestamp, items::Column};
@@ -15,7 +15,7 @@ use ports::{
     upkeep::{Compacted, Fold, Folded, Forgotten, Keep, Sweep, Swept},
 };
 
-use crate::scheduler::Scheduler;
+use crate::{scheduler::Scheduler, spoilt::Spoilt};
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,16 @@ pub(crate) enum Broken {
     NoGrace,
     /// Transactions do not look at what they expect.
     NoConditions,
+    /// Indexes are published whatever became of their job and their entry.
+    CarelessIndex,
+    /// Builders that died are never taken over.
+    ImmortalLease,
+    /// Rows of entries are read as they were a while ago.
+    StaleReads,
+    /// The data of an entry goes before its row.
+    DataFirst,
+    /// Answers to a client are of another entry.
+    Crossed,
 }
 
 impl Broken {
@@ -47,6 +57,14 @@ impl Broken {
         Self::NoConditions,
     ];
 
+    /// Those that only entries notice.
+    pub(crate) const OF_ENTRIES: [Self; 4] = [
+        Self::CarelessIndex,
+        Self::ImmortalLease,
+        Self::StaleReads,
+        Self::DataFirst,
+    ];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::SplitCommit => "a_watermark_committed_apart_from_its_data",
@@ -56,6 +74,11 @@ impl Broken {
             Self::NoKeys => "an_idempotency_key_ignored",
             Self::NoGrace => "an_orphan_removed_without_grace",
             Self::NoConditions => "a_transaction_without_conditions",
+            Self::CarelessIndex => "an_index_published_without_conditions",
+            Self::ImmortalLease => "a_dead_builder_never_taken_over",
+            Self::StaleReads => "a_row_read_as_it_was_before",
+            Self::DataFirst => "data_removed_before_its_row",
+            Self::Crossed => "an_answer_for_another_entry",
         }
     }
 
@@ -88,7 +111,16 @@ impl Broken {
                     scheduler: scheduler.clone(),
                 });
             }
-            Self::SplitCommit | Self::NoConditions => {}
+            Self::CarelessIndex | Self::ImmortalLease | Self::StaleReads | Self::DataFirst => {
+                world.state = Arc::new(Spoilt {
+                    inner: world.state,
+                    entries: world.entries.clone(),
+                    scheduler: scheduler.clone(),
+                    broken: self,
+                    seen: Mutex::default(),
+                });
+            }
+            Self::SplitCommit | Self::NoConditions | Self::Crossed => {}
         }
         world
     }

@@ -1,6 +1,7 @@
-//! Entries under the scheduler: callers that look up, build and die at it, sweeps, reconciles and evictions at once. After each
-//! transaction every ready row has its data (**E-2**) and was committed under its lease (**E-3**); whoever is served is served
-//! what was built for this very call (**E-1**).
+//! Entries under the scheduler: callers that look up, build, search and die at it, functions that build indexes, sweeps,
+//! reconciles and evictions at once. After each transaction every ready row has its data, every index that answers its file
+//! (**E-2**), and each was committed by who may (**E-3**); whoever is served, or finds something, is given what was built for
+//! this very call (**E-1**), and of the generation that is read.
 
 use std::sync::{
     Arc,
@@ -13,10 +14,12 @@ use arrow::{
 };
 use domain::{
     Duration, EntrySettings,
-    entry::{EntryId, Mode, Spec},
+    entry::{EntryId, IndexSpec, Mode, Spec},
     fingerprint::Call,
 };
-use engine::entries::{Ask, Claim, Claimed, Commit, Entry, Granted, Registry};
+use engine::entries::{
+    Ask, Claim, Claimed, Commit, Entry, Granted, Refused, Registry, Sought, Wanted,
+};
 use futures::{StreamExt, TryStreamExt, stream};
 use ports::{Entries as _, tables::Rows};
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -34,8 +37,10 @@ use crate::{
 const ENTRIES: usize = 3;
 /// When every lease and grace time is over, whoever gave it and however wrong its clock was.
 const LONG_AFTER: Duration = Duration::from_secs(120);
+/// How long a function may run.
+const RUNS: Duration = Duration::from_secs(30);
 /// How long a builder may take.
-const LEASE: Duration = Duration::from_secs(4);
+pub(crate) const LEASE: Duration = Duration::from_secs(4);
 
 /// Runs a seed.
 ///
@@ -58,11 +63,11 @@ fn settings() -> EntrySettings {
     }
 }
 
-fn registry(process: &Process) -> Registry {
+pub(crate) fn registry(process: &Process) -> Registry {
     Registry::new(process.world.clone(), settings())
 }
 
-fn ids() -> Result<Vec<EntryId>, String> {
+pub(crate) fn ids() -> Result<Vec<EntryId>, String> {
     let each = (0..ENTRIES).map(|n| {
         let call = Call::new("simulated", 0).with(i64::try_from(n).unwrap_or(0));
         let print = call.fingerprint().map_err(|error| error.to_string())?;
@@ -99,11 +104,37 @@ async fn history(sim: &Arc<Sim>) -> Result<(), String> {
                 }),
         );
     }
+    let _functions = functions(sim, 2);
     while let Some(ended) = people.join_next().await {
         ended.map_err(|error| error.to_string())?;
     }
     sim.scheduler.set_rates(Rates::default());
     settled(sim, &ids).await
+}
+
+/// Functions that build indexes, until what is given back is dropped. Where no jobs are sent they get none.
+pub(crate) fn functions(sim: &Arc<Sim>, count: usize) -> JoinSet<()> {
+    let mut functions = JoinSet::new();
+    for number in 0..count {
+        let name = format!("indexer-{number}");
+        functions.spawn(sim.clone().keep(name, true, builds));
+    }
+    functions
+}
+
+/// A function that builds indexes.
+async fn builds(process: Process) {
+    let registry = registry(&process);
+    loop {
+        let held = process.sim.jobs.receive(&process.gate, 1).await;
+        let mut all = true;
+        for job in held.bodies() {
+            all &= registry.carry_out_job(&job, RUNS).await.is_ok();
+        }
+        if all {
+            held.done();
+        }
+    }
 }
 
 /// A caller: looks up, serves itself, builds when it is the one.
@@ -116,17 +147,21 @@ async fn calls(process: Process, ids: Arc<Vec<EntryId>>, left: Arc<AtomicUsize>)
             .scheduler
             .draw(|dice| dice.random_range(0..ids.len()))];
         // What the world does not let it do, it does without.
-        let _ = call(&process, id).await;
+        let _ = match process.sim.scheduler.chance(0.3) {
+            true => search(&process, &registry(&process), id).await.map(drop),
+            false => call(&process, id).await,
+        };
     }
 }
 
-fn claim(strict: bool) -> Claim {
+pub(crate) fn claim(strict: bool) -> Claim {
     Claim {
         ask: Ask::default(),
         spec: Spec {
             key: String::from("simulated"),
             mode: if strict { Mode::Strict } else { Mode::Swr },
             ttl_ms: Some(3_000),
+            indexes: vec![searched()],
             ..Spec::default()
         },
         holder: String::from("caller"),
@@ -156,30 +191,84 @@ async fn call(process: &Process, id: &EntryId) -> Result<(), String> {
     }
 }
 
-/// What is served is what was built for this call, by whoever had this generation's lease.
-async fn served(process: &Process, registry: &Registry, entry: &Entry) -> Result<(), String> {
-    let Some(rows) = registry.rows(entry).await.map_err(|error| error.chain())? else {
-        return Ok(());
+/// What entries are searched by.
+fn searched() -> IndexSpec {
+    IndexSpec::Text {
+        columns: vec![String::from("id")],
+    }
+}
+
+/// Searches an entry; whether it was let to. What is found is of the generation that is read.
+pub(crate) async fn search(
+    process: &Process,
+    registry: &Registry,
+    id: &EntryId,
+) -> Result<bool, String> {
+    let sought = Sought::Words {
+        query: id.to_string(),
+        columns: Vec::new(),
     };
+    let wanted = Wanted {
+        filter: None,
+        limit: 10,
+        offset: 0,
+        select: Some(vec![String::from("id"), String::from("token")]),
+        wait: Duration::from_millis(500),
+        time: Duration::from_secs(10),
+    };
+    match registry.search(id, &sought, &wanted).await {
+        Ok(over) => {
+            let entry = &over.entry;
+            let wanted = (entry.id.to_string(), entry.content.generation.clone());
+            let found = texts(over.rows).await?;
+            if found != [wanted.clone()] {
+                process
+                    .sim
+                    .scheduler
+                    .fail(format!("E-1: found {found:?}, searched {wanted:?}"));
+            }
+            Ok(true)
+        }
+        Err(Refused::IndexFailed(_)) => {
+            let again = registry.index(id, &[searched()]).await;
+            again.map(|_| false).map_err(|error| error.to_string())
+        }
+        Err(Refused::Port(error)) => Err(error.chain()),
+        Err(_) => Ok(false),
+    }
+}
+
+/// The rows as `(id, token)`.
+async fn texts(rows: Rows) -> Result<Vec<(String, String)>, String> {
     let batches: Vec<RecordBatch> = rows
         .stream
         .try_collect()
         .await
         .map_err(|error| error.chain())?;
-    let found: Vec<(String, String)> = batches
-        .iter()
-        .flat_map(|batch| {
-            let text = |name: &str, at: usize| {
-                let column = batch
-                    .column_by_name(name)
-                    .and_then(|column| column.as_string_opt::<i32>());
-                column
-                    .map(|column| column.value(at).to_owned())
-                    .unwrap_or_default()
-            };
-            (0..batch.num_rows()).map(move |at| (text("id", at), text("token", at)))
-        })
-        .collect();
+    let texts = batches.iter().flat_map(|batch| {
+        let text = |name: &str, at: usize| {
+            let column = batch
+                .column_by_name(name)
+                .and_then(|column| column.as_string_opt::<i32>());
+            column
+                .map(|column| column.value(at).to_owned())
+                .unwrap_or_default()
+        };
+        (0..batch.num_rows()).map(move |at| (text("id", at), text("token", at)))
+    });
+    Ok(texts.collect())
+}
+
+/// What is served is what was built for this call, by whoever had this generation's lease.
+pub(crate) async fn served(
+    process: &Process,
+    registry: &Registry,
+    entry: &Entry,
+) -> Result<(), String> {
+    let Some(rows) = registry.rows(entry).await.map_err(|error| error.chain())? else {
+        return Ok(());
+    };
+    let found = texts(rows).await?;
     let wanted = vec![(entry.id.to_string(), entry.content.generation.clone())];
     if found != wanted {
         process
@@ -190,7 +279,7 @@ async fn served(process: &Process, registry: &Registry, entry: &Entry) -> Result
     Ok(())
 }
 
-fn rows(id: &EntryId, token: &str) -> Result<Rows, String> {
+pub(crate) fn rows(id: &EntryId, token: &str) -> Result<Rows, String> {
     let field = |name: &str| Field::new(name, DataType::Utf8, false);
     let schema = Arc::new(Schema::new(vec![field("id"), field("token")]));
     let column = |text: String| -> ArrayRef { Arc::new(StringArray::from(vec![text])) };
@@ -258,39 +347,84 @@ async fn keeps(process: Process, ids: Arc<Vec<EntryId>>, left: Arc<AtomicUsize>)
     }
 }
 
-/// Nothing goes wrong any more: every entry can be had, and what is stored is what rows name.
+/// An entry can be had, built if need be, and searched.
+pub(crate) async fn had(
+    process: &Process,
+    registry: &Registry,
+    id: &EntryId,
+) -> Result<(), String> {
+    for _ in 0..16 {
+        match registry
+            .claim(id, &claim(true))
+            .await
+            .map_err(|error| error.chain())?
+        {
+            Claimed::Hit(entry) => {
+                served(process, registry, &entry).await?;
+                // It may be gone before its index is there, when that was left by one that died: then it is built once more.
+                for _ in 0..12 {
+                    if search(process, registry, id).await? {
+                        return Ok(());
+                    }
+                    process.sim.rest(LEASE / 4).await;
+                }
+            }
+            Claimed::Build(granted) | Claimed::Stale(_, Some(granted)) => {
+                stored(registry, id, &granted.token).await?;
+            }
+            Claimed::Stale(_, None) | Claimed::Wait { .. } => process.sim.rest(LEASE).await,
+        }
+    }
+    Err(format!("nobody can have, build or search {id} any more"))
+}
+
+/// Stores and commits what belongs to an entry.
+pub(crate) async fn stored(registry: &Registry, id: &EntryId, token: &str) -> Result<(), String> {
+    let stored = registry.store(id, token, rows(id, token)?).await;
+    stored.map_err(|error| error.to_string())?;
+    let commit = Commit {
+        inline_max: Some(0),
+    };
+    let committed = registry.commit(id, token, commit).await;
+    committed.map(drop).map_err(|error| error.to_string())
+}
+
+/// Once nobody works any more, and reconcile has run, what is stored is what is named.
+pub(crate) async fn named(sim: &Arc<Sim>, registry: &Registry) -> Result<(), String> {
+    // Builders that were left behind see that nobody wants what they made.
+    sim.rest(LEASE * 4).await;
+    let reconciled = registry.reconcile().await;
+    reconciled.map_err(|error| error.chain())?;
+    let _hold = sim.scheduler.hold();
+    let folder = object_store::path::Path::from("entries");
+    let listed = sim.bottom.objects.list(Some(&folder));
+    let found: Vec<_> = listed
+        .try_collect()
+        .await
+        .map_err(|error| error.to_string())?;
+    let found = found.into_iter().map(|meta| meta.location.to_string());
+    let mut found: Vec<String> = found.collect();
+    found.sort();
+    // What waits for its grace time to be over, and what a lease says is being built, nobody takes for garbage.
+    let mut kept = sim.bottom.superseded().await?;
+    let book = sim.bottom.book();
+    kept.extend(book.shelf.leased());
+    found.retain(|path| !kept.iter().any(|generation| path.contains(generation)));
+    let named = book.shelf.named();
+    match found == named {
+        true => Ok(()),
+        false => Err(format!("E-2: stored are {found:?}, named {named:?}")),
+    }
+}
+
+/// Nothing goes wrong any more: every entry can be had and searched, and what is stored is what rows name.
 async fn settled(sim: &Arc<Sim>, ids: &[EntryId]) -> Result<(), String> {
     let process = sim.start("last", false);
     let registry = registry(&process);
     for id in ids {
-        let mut had = false;
-        for _ in 0..8 {
-            match registry
-                .claim(id, &claim(true))
-                .await
-                .map_err(|error| error.chain())?
-            {
-                Claimed::Hit(entry) => {
-                    served(&process, &registry, &entry).await?;
-                    had = true;
-                    break;
-                }
-                Claimed::Build(granted) | Claimed::Stale(_, Some(granted)) => {
-                    let rows = rows(id, &granted.token)?;
-                    registry
-                        .store(id, &granted.token, rows)
-                        .await
-                        .map_err(|error| error.to_string())?;
-                    let commit = registry.commit(id, &granted.token, Commit::default()).await;
-                    commit.map_err(|error| error.to_string())?;
-                }
-                Claimed::Stale(_, None) | Claimed::Wait { .. } => sim.rest(LEASE).await,
-            }
-        }
-        if !had {
-            return Err(format!("nobody can have or build {id} any more"));
-        }
+        had(&process, &registry, id).await?;
     }
+    named(sim, &registry).await?;
     // Long after, with all leases and grace times over.
     sim.scheduler.clock.advance(LONG_AFTER);
     let swept = registry.sweep().await.map_err(|error| error.chain())?;

@@ -11,23 +11,28 @@ mod book;
 mod broken;
 mod cache;
 mod clients;
+mod crowd;
+mod finder;
 mod frame;
 mod gate;
 mod mail;
 mod models;
 mod oracle;
+mod patron;
 mod plan;
 mod query;
 mod run;
 mod scheduler;
 mod shelf;
 mod sim;
+mod spoilt;
 mod watch;
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use broken::Broken;
+use crowd::{Crowd, Victim};
 use libtest_mimic::{Arguments, Failed, Trial};
 use plan::Mode;
 
@@ -57,10 +62,17 @@ fn trials() -> Vec<Trial> {
             test("one_seed_of_entries".to_owned(), move || {
                 one(seed, cache::run)
             }),
+            test("one_seed_of_clients".to_owned(), move || {
+                one(seed, patron::run)
+            }),
         ];
     }
     let seeds = number("HEADWATER_SEEDS").unwrap_or(USUAL);
-    let kinds: [(&str, Play); 2] = [("seeds", run::run), ("entries", cache::run)];
+    let kinds: [(&str, Play); 3] = [
+        ("seeds", run::run),
+        ("entries", cache::run),
+        ("clients", patron::run),
+    ];
     let mut trials: Vec<Trial> = Vec::new();
     for (kind, play) in kinds {
         for from in (0..seeds).step_by(usize::try_from(CHUNK).unwrap_or(1)) {
@@ -73,6 +85,15 @@ fn trials() -> Vec<Trial> {
         "catches::an_entry_committed_without_conditions".to_owned(),
         || caught(Broken::NoConditions, cache::run),
     ));
+    for broken in Broken::OF_ENTRIES {
+        trials.push(test(format!("catches::{}", broken.name()), move || {
+            caught(broken, cache::run)
+        }));
+    }
+    trials.push(test(format!("catches::{}", Broken::Crossed.name()), || {
+        caught(Broken::Crossed, patron::run)
+    }));
+    trials.extend(crowds());
     trials.push(test("a_seed_is_the_same_every_time".to_owned(), repeats));
     for mode in [Mode::Embedded, Mode::Functions] {
         let name = format!("a_thousand_advances_in_a_second::{mode:?}").to_lowercase();
@@ -82,6 +103,31 @@ fn trials() -> Vec<Trial> {
         trials.push(test(format!("catches::{}", broken.name()), move || {
             caught(broken, run::run)
         }));
+    }
+    trials
+}
+
+/// Crowds around one entry, and whoever works on it killed at each call.
+fn crowds() -> Vec<Trial> {
+    let mut trials = vec![
+        test(
+            "crowds::a_hundred_cold_callers_build_once".to_owned(),
+            || crowd::crowd(Crowd::Cold),
+        ),
+        test(
+            "crowds::a_thousand_callers_of_an_expired_entry_are_served_at_once".to_owned(),
+            || crowd::crowd(Crowd::Expired),
+        ),
+    ];
+    for gather in [Crowd::Cold, Crowd::Expired] {
+        let name = format!("catches::a_{gather:?}_crowd_without_conditions").to_lowercase();
+        trials.push(test(name, move || {
+            crowd::caught(gather, Broken::NoConditions)
+        }));
+    }
+    for victim in Victim::ALL {
+        let name = format!("deaths::of_a_{victim:?}_at_each_of_its_calls").to_lowercase();
+        trials.push(test(name, move || crowd::each_death(victim)));
     }
     trials
 }
@@ -117,14 +163,17 @@ fn chunk(from: u64, until: u64, play: Play) -> Result<()> {
 
 /// The scheduler orders everything: what a seed does is always the same.
 fn repeats() -> Result<()> {
-    for seed in 0..40 {
-        let (once, again) = (run::run(seed, None)?, run::run(seed, None)?);
-        ensure!(
-            (once.steps, once.digest) == (again.steps, again.digest),
-            "seed {seed} took {} steps, then {} others",
-            once.steps,
-            again.steps
-        );
+    let kinds: [Play; 3] = [run::run, cache::run, patron::run];
+    for play in kinds {
+        for seed in 0..40 {
+            let (once, again) = (play(seed, None)?, play(seed, None)?);
+            ensure!(
+                (once.steps, once.digest) == (again.steps, again.digest),
+                "seed {seed} took {} steps, then {} others",
+                once.steps,
+                again.steps
+            );
+        }
     }
     Ok(())
 }

@@ -133,6 +133,21 @@ impl Plan {
     }
 }
 
+/// A plan without any weather, for histories of their own.
+pub(crate) fn still(seed: u64, mode: Mode) -> Plan {
+    Plan {
+        rates: Rates::default(),
+        skew: false,
+        again: 0.0,
+        late: Duration::from_millis(5),
+        real: false,
+        ..Plan {
+            mode,
+            ..Plan::draw(seed, None)
+        }
+    }
+}
+
 /// Settings of all simulated projects: defaults, but for times that would make histories long.
 fn live() -> LiveSettings {
     LiveSettings {

@@ -38,6 +38,7 @@ pub(crate) enum Call {
     Send,
     Receive,
     Statement,
+    Request,
 }
 
 impl Call {
@@ -45,7 +46,7 @@ impl Call {
     fn has_effect(self) -> bool {
         matches!(
             self,
-            Self::Transact | Self::PutObject | Self::DeleteObject | Self::Send
+            Self::Transact | Self::PutObject | Self::DeleteObject | Self::Send | Self::Request
         )
     }
 }
@@ -125,6 +126,17 @@ impl Life {
     }
 }
 
+/// One call of one process, which is its last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Doom {
+    /// The process.
+    pub(crate) who: &'static str,
+    /// Which of its calls, from 1.
+    pub(crate) call: u64,
+    /// Whether it still happens.
+    pub(crate) after: bool,
+}
+
 struct Ticket {
     life: Arc<Life>,
     call: Call,
@@ -171,6 +183,8 @@ struct Inner {
     digest: u64,
     busy: u32,
     broken: Option<String>,
+    /// Who is to die, and at which of its calls from now.
+    doom: Option<Doom>,
 }
 
 /// The scheduler of one seed.
@@ -199,6 +213,7 @@ impl Scheduler {
             digest: 0xcbf2_9ce4_8422_2325,
             busy: 0,
             broken: None,
+            doom: None,
         };
         Arc::new(Self {
             inner: Mutex::new(inner),
@@ -225,6 +240,16 @@ impl Scheduler {
     /// Other rates from now on.
     pub(crate) fn set_rates(&self, rates: Rates) {
         self.lock().rates = rates;
+    }
+
+    /// A process dies at one of its calls from now.
+    pub(crate) fn doom(&self, doom: Option<Doom>) {
+        self.lock().doom = doom;
+    }
+
+    /// Whether somebody is still to die.
+    pub(crate) fn is_doomed(&self) -> bool {
+        self.lock().doom.is_some()
     }
 
     /// Waits for its turn; never returns to a dead process.
@@ -353,7 +378,29 @@ impl Scheduler {
 }
 
 impl Inner {
+    /// The call that a process was to die at, when this is it.
+    fn fate(&mut self, ticket: &Ticket) -> Option<Verdict> {
+        let doom = self.doom.as_mut()?;
+        if doom.who != ticket.life.name {
+            return None;
+        }
+        doom.call -= 1;
+        if doom.call > 0 {
+            return None;
+        }
+        let after = doom.after && ticket.call.has_effect();
+        self.doom = None;
+        Some(if after {
+            Verdict::DieAfter
+        } else {
+            Verdict::DieBefore
+        })
+    }
+
     fn verdict(&mut self, ticket: &Ticket) -> Verdict {
+        if let Some(verdict) = self.fate(ticket) {
+            return verdict;
+        }
         let rates = self.rates;
         let luck: f64 = self.dice.random_range(0.0..1.0);
         let die = if ticket.life.mortal { rates.die } else { 0.0 };

@@ -5,16 +5,20 @@ use std::sync::Arc;
 use domain::{Duration, LiveSettings, Project, Timestamp};
 use engine::World;
 use object_store::memory::InMemory;
-use ports::{Clock, Objects, Query, Refreshes, State, Tables, refreshes::Order};
+use ports::{
+    Clock, Jobs, Objects, Query, Refreshes, State, Tables, jobs::IndexJob, refreshes::Order,
+    search::Searching,
+};
 use rand::Rng;
 use testkit::{MemoryQueue, MemoryState, RecordedAlerts, SeededChance};
 
 use crate::{
     clients::Door,
+    finder::{Finder, Posting},
     gate::{Gate, GatedObjects, GatedState, SkewedClock},
     mail::{Announcing, Mailbox, Ordering, Wake, Within},
     models::Shape,
-    plan::Plan,
+    plan::{Mode, Plan},
     query::{Pretend, Real},
     scheduler::{Life, Rates, Scheduler},
     watch::{Bottom, Watched},
@@ -28,6 +32,7 @@ pub(crate) struct Sim {
     pub(crate) bottom: Arc<Bottom>,
     pub(crate) advances: Arc<Mailbox<Wake>>,
     pub(crate) orders: Arc<Mailbox<Order>>,
+    pub(crate) jobs: Arc<Mailbox<IndexJob>>,
     pub(crate) doors: Vec<Arc<Door>>,
     project: Arc<Project>,
     live: Arc<LiveSettings>,
@@ -89,6 +94,7 @@ impl Sim {
             bottom: Arc::new(bottom),
             advances: Mailbox::new(scheduler.clone(), plan.again, plan.late),
             orders: Mailbox::new(scheduler.clone(), plan.again, plan.late),
+            jobs: Mailbox::new(scheduler.clone(), plan.again, plan.late),
             doors: (0..plan.servers).map(|_| Arc::default()).collect(),
             project: Arc::new(tests::world::project(&texts)?),
             live: Arc::new(plan.live.clone()),
@@ -145,6 +151,18 @@ impl Sim {
             self.chance.clone(),
         );
         let entries = Arc::new(lake::EntryLake::new(objects.clone()));
+        let posting = Posting {
+            mailbox: self.jobs.clone(),
+            gate: gate.clone(),
+        };
+        let is_function = self.plan.mode == Mode::Functions;
+        let searching = Searching {
+            indexes: Arc::new(Finder {
+                objects: objects.clone(),
+                scheduler: self.scheduler.clone(),
+            }),
+            ..Searching::default()
+        };
         let query: Arc<dyn Query> = match &self.real {
             Some(real) => Arc::new(Real {
                 inner: real.clone(),
@@ -159,7 +177,8 @@ impl Sim {
             state,
             landing: Arc::new(landing),
             entries,
-            searching: ports::search::Searching::default(),
+            searching,
+            jobs: is_function.then(|| Arc::new(posting) as Arc<dyn Jobs>),
             tables,
             query,
             queue: Arc::new(Announcing {

@@ -4,11 +4,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use domain::{TableName, items::Snapshot};
+use domain::{TableName, entry::SUPERSEDED, items::Snapshot};
 use object_store::ObjectStoreExt;
 use ports::{
     Objects, Result, State, Tables,
-    state::{Item, Key, Outcome, Span, Write},
+    state::{Item, Key, Outcome, Span, Write, query_all},
     tables::Pin,
 };
 use testkit::MemoryState;
@@ -46,18 +46,14 @@ impl Bottom {
             Err(why) => return self.scheduler.fail(format!("{why} (by {by})")),
         };
         let about = self.book().shelf.note(writes);
-        let ready = match about {
-            Ok(true) => self.book().shelf.rows.clone(),
-            Ok(false) => Default::default(),
+        let named = match about {
+            Ok(true) => self.book().shelf.named(),
+            Ok(false) => Vec::new(),
             Err(why) => return self.scheduler.fail(format!("{why} (by {by})")),
         };
-        for (id, generation) in ready {
-            let Some(generation) = generation else {
-                continue;
-            };
-            let path = format!("entries/{id}/{generation}/data.parquet");
+        for path in named {
             if self.objects.head(&path.as_str().into()).await.is_err() {
-                let why = format!("E-2: {id} is ready with {generation}, whose data is not there");
+                let why = format!("E-2: {path} is named, and not there");
                 return self.scheduler.fail(format!("{why} (by {by})"));
             }
         }
@@ -71,6 +67,21 @@ impl Bottom {
                     .fail(format!("{why} (after a commit by {by})"));
             }
         }
+    }
+
+    /// Generations of entries that were superseded and not swept yet.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub(crate) async fn superseded(&self) -> Result<Vec<String>, String> {
+        let span = Span::prefix(SUPERSEDED, "", 1_000);
+        let items = query_all(&*self.state, span).await;
+        let items = items.map_err(|error| error.chain())?;
+        let generation = |item: &Item| {
+            let value: serde_json::Value = item.decode().map_err(|error| error.chain())?;
+            Ok(value["generation"].as_str().unwrap_or_default().to_owned())
+        };
+        items.iter().map(generation).collect()
     }
 
     /// Compares a model's table with what it has to hold, given what it has consumed.

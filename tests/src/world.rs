@@ -270,6 +270,7 @@ impl Ground {
             landing: Arc::new(landing),
             entries: Arc::new(lake::EntryLake::new(objects.clone())),
             searching: searching(&objects),
+            jobs: None,
             query: query::engine(tables.clone(), objects, settings)
                 .map_err(|e| crate::rows::chain(&e))?,
             tables,

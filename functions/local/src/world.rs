@@ -59,6 +59,7 @@ pub fn open(settings: &Settings, project: Project) -> Result<World> {
         landing: Arc::new(landing),
         entries: Arc::new(EntryLake::new(objects.clone()).copying_to(spill(file))),
         searching: searching(settings, file, &objects, clock.clone())?,
+        jobs: None,
         query: query::engine(tables.clone(), objects, limits)?,
         tables,
         queue: Arc::new(WakingQueue::default()),

@@ -29,6 +29,8 @@ const GROUP_ROWS: usize = 128 << 10;
 const GROUP_BYTES: usize = 16 << 20;
 /// Rows of a batch that is read.
 const BATCH_ROWS: usize = 8 << 10;
+/// Bytes of rows that are encoded where they are: waiting for another thread's turn takes longer.
+const FEW_BYTES: usize = 64 << 10;
 /// Bytes of a piece that is sent.
 const PIECE_BYTES: usize = 256 << 10;
 
@@ -148,6 +150,13 @@ impl Held {
     pub(crate) async fn encoded(&self) -> Result<Encoded, BoxError> {
         match self {
             Self::Memory(batches) => {
+                let sizes = batches
+                    .batches
+                    .iter()
+                    .map(RecordBatch::get_array_memory_size);
+                if sizes.sum::<usize>() <= FEW_BYTES {
+                    return Ok(Encoded::Memory(encode(batches)?));
+                }
                 let batches = batches.clone();
                 let file = tokio::task::spawn_blocking(move || encode(&batches)).await??;
                 Ok(Encoded::Memory(file))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::{LiveSettings, Project};
 use ports::{
-    Alerts, Chance, Clock, Entries, Landing, Query, Queue, State, Tables, search::Searching,
+    Alerts, Chance, Clock, Entries, Jobs, Landing, Query, Queue, State, Tables, search::Searching,
 };
 
 /// The ports, and the project they serve. Cheap to clone.
@@ -20,6 +20,8 @@ pub struct World {
     pub entries: Arc<dyn Entries>,
     /// Indexes of entries, and vectors of text.
     pub searching: Searching,
+    /// Where what entries need is done by another process; none when this one does it behind its answers.
+    pub jobs: Option<Arc<dyn Jobs>>,
     /// SQL.
     pub query: Arc<dyn Query>,
     /// Announcements.

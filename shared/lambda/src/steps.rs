@@ -1,6 +1,6 @@
 //! Steps of the cycle, and refreshes, as invocations take them.
 
-use aws::queue::refreshes;
+use aws::queue::refreshes::{self, Due};
 use domain::Duration;
 use engine::{
     cycle::{self, Step},
@@ -9,7 +9,10 @@ use engine::{
     refresh::Refreshed,
 };
 use lambda_runtime::Context;
-use ports::refreshes::Order;
+use ports::{
+    jobs::{IndexJob, RebuildJob},
+    refreshes::Order,
+};
 use serde_json::json;
 
 use crate::{Answer, Deployed, Message, each, metrics, serve::remaining};
@@ -74,8 +77,7 @@ pub async fn maintain(deployed: &Deployed, context: &Context) {
 
 /// Removes entries that are expired and what they left. Cut short anywhere, the next one goes on.
 async fn sweep_entries(deployed: &Deployed, context: &Context) {
-    let settings = deployed.settings.materialize.clone();
-    let registry = Registry::new(deployed.world.clone(), settings);
+    let registry = registry(deployed);
     let left = remaining(context).saturating_sub(MARGIN);
     match tokio::time::timeout(left, entries::tick(&registry)).await {
         Ok(Ok(None)) => {}
@@ -101,7 +103,7 @@ async fn wake(deployed: &Deployed, at: domain::Timestamp) -> Result<(), String> 
         .map_err(|error| error.chain())
 }
 
-/// Carries out the refreshes of a batch, and says which messages are to be delivered again.
+/// Carries out the refreshes of a batch, and jobs of entries, and says which messages are to be delivered again.
 ///
 /// # Errors
 /// When the answer cannot be written.
@@ -148,12 +150,17 @@ fn measure(order: &Order, how: &Refreshed) {
 
 async fn one(deployed: &Deployed, message: &Message, context: &Context) -> Result<(), String> {
     let left = remaining(context).saturating_sub(MARGIN);
-    let order = refreshes::decode(&message.body).map_err(|error| error.chain())?;
-    let span = tracing::info_span!("refresh", model = %order.model, cycle = order.cycle,
-        traceparent = message.attributes.get("traceparent"));
+    let due = refreshes::decode(&message.body).map_err(|error| error.chain())?;
     let _held = deployed
         .refreshes
         .extend(message.receipt.clone(), VISIBILITY);
+    let order = match due {
+        Due::Refresh(order) => order,
+        Due::Index(job) => return index(deployed, &job, left).await,
+        Due::Rebuild(job) => return rebuild(deployed, &job, left).await,
+    };
+    let span = tracing::info_span!("refresh", model = %order.model, cycle = order.cycle,
+        traceparent = message.attributes.get("traceparent"));
     let refresh = cycle::carry_out(&deployed.world, &*deployed.refreshes, &order, PATIENCE);
     let refresh = tracing::Instrument::instrument(refresh, span);
     let (how, next) = tokio::time::timeout(left, refresh)
@@ -167,4 +174,38 @@ async fn one(deployed: &Deployed, message: &Message, context: &Context) -> Resul
         Step::Idle(Some(at)) => wake(deployed, at).await,
         Step::Idle(None) | Step::Sent(_) | Step::Waiting(_) => Ok(()),
     }
+}
+
+/// Builds an index of an entry. One that takes longer than the invocation has failed, and its item says so.
+async fn index(
+    deployed: &Deployed,
+    job: &IndexJob,
+    left: std::time::Duration,
+) -> Result<(), String> {
+    let registry = registry(deployed);
+    let carried = registry
+        .carry_out_job(job, left)
+        .await
+        .map_err(|error| error.chain())?;
+    tracing::info!(entry = %job.entry, index = job.index, job = job.job, ?carried, "an index");
+    Ok(())
+}
+
+/// Computes an entry anew. What its statement breaks of is logged, and its readers are served what was there.
+async fn rebuild(
+    deployed: &Deployed,
+    job: &RebuildJob,
+    left: std::time::Duration,
+) -> Result<(), String> {
+    let carried = registry(deployed)
+        .carry_out_rebuild(job, left)
+        .await
+        .map_err(|error| error.chain())?;
+    tracing::info!(entry = %job.entry, token = job.token, ?carried, "an entry computed anew");
+    Ok(())
+}
+
+fn registry(deployed: &Deployed) -> Registry {
+    let settings = deployed.settings.materialize.clone();
+    Registry::new(deployed.world.clone(), settings)
 }

@@ -145,6 +145,8 @@ pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
         landing,
         entries,
         searching,
+        // A function that has answered stands still: what it would do behind its answer, `refresh` does.
+        jobs: Some(refreshes.clone()),
         tables,
         queue: advances.clone(),
         clock,

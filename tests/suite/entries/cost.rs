@@ -15,10 +15,6 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test_async("entries::a_hit_that_rides_inline_is_one_read", hit),
         test_async("entries::a_build_is_few_requests", build),
-        test_async(
-            "entries::sql_reads_the_columns_and_row_groups_it_needs",
-            columns,
-        ),
     ]
 }
 
@@ -106,32 +102,5 @@ async fn build() -> Result<()> {
     let (state, objects) = counted.take();
     ensure!((state.gets, state.transacts) == (3, 1), "{state:?}");
     ensure!(objects.requests() <= 8, "{objects:?}");
-    Ok(())
-}
-
-async fn columns() -> Result<()> {
-    let counted = Counted::new()?;
-    let site = &counted.desk.site;
-    // Four row groups of a wide column and a narrow one.
-    let sql = "SELECT n, md5(CAST(n AS VARCHAR)) AS wide FROM generate_series(1, 500000) AS t(n)";
-    let body = json!({ "sql": sql, "ttl": null });
-    let answer = site
-        .send("POST", "/api/materialize/query", &[], body.to_string())
-        .await?;
-    ensure!(answer.status == 200, "{}", answer.text());
-    let size = answer.json()?["entry"]["byte_size"].as_u64().unwrap_or(0);
-    let id = answer.header("headwater-entry-id").to_owned();
-    counted.take();
-    let sql = json!({ "sql": "SELECT sum(n) AS n FROM this WHERE n <= 1000" });
-    let path = format!("/api/materialize/{id}/query");
-    let answer = site.send("POST", &path, &[], sql.to_string()).await?;
-    ensure!(
-        answer.json()?["rows"] == json!([{ "n": 500_500 }]),
-        "{}",
-        answer.text()
-    );
-    let (_, objects) = counted.take();
-    println!("{} of {size} bytes", objects.bytes_got);
-    ensure!(objects.bytes_got * 10 < size, "{objects:?} of {size}");
     Ok(())
 }

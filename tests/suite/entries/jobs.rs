@@ -64,17 +64,17 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// What the next builds do.
-const BUILD: u64 = 0;
-const WAIT: u64 = 1;
+pub(super) const BUILD: u64 = 0;
+pub(super) const WAIT: u64 = 1;
 const DIE: u64 = 2;
 const FAIL: u64 = 3;
 
 /// Indexes whose builders do as they are told.
 #[derive(Debug)]
-struct Told {
+pub(super) struct Told {
     inner: Arc<dyn Search>,
     what: AtomicU64,
-    started: Semaphore,
+    pub(super) started: Semaphore,
     go_on: Semaphore,
     /// Of builds that wrote their file, or could not: from then on they write nothing.
     ended: Semaphore,
@@ -120,16 +120,34 @@ impl Search for Told {
     }
 }
 
+impl Told {
+    /// In place of other indexes; they build.
+    pub(super) fn over(indexes: &mut Arc<dyn Search>) -> Arc<Self> {
+        let told = Arc::new(Self {
+            inner: indexes.clone(),
+            what: AtomicU64::new(BUILD),
+            started: Semaphore::new(0),
+            go_on: Semaphore::new(0),
+            ended: Semaphore::new(0),
+        });
+        *indexes = told.clone();
+        told
+    }
+
+    /// What the next builds do.
+    pub(super) fn now(&self, what: u64) {
+        self.what.store(what, Ordering::SeqCst);
+    }
+
+    /// One that waits goes on.
+    pub(super) fn go(&self) {
+        self.go_on.add_permits(1);
+    }
+}
+
 fn told() -> Result<(Desk, Arc<Told>)> {
     let mut lab = Lab::new(Adapter::Memory, &[], domain::LiveSettings::default())?;
-    let told = Arc::new(Told {
-        inner: lab.world.searching.indexes.clone(),
-        what: AtomicU64::new(BUILD),
-        started: Semaphore::new(0),
-        go_on: Semaphore::new(0),
-        ended: Semaphore::new(0),
-    });
-    lab.world.searching.indexes = told.clone();
+    let told = Told::over(&mut lab.world.searching.indexes);
     let desk = Desk::on(Site::new(lab, "materialize:\n  grace: 0s\n  lease: 60s\n")?)?;
     Ok((desk, told))
 }
@@ -160,12 +178,12 @@ async fn deadline(desk: &Desk) -> Result<Timestamp> {
     }
 }
 
-fn text() -> Value {
+pub(super) fn text() -> Value {
     json!([{ "kind": "text", "columns": ["title"] }])
 }
 
 async fn begin(desk: &Desk, told: &Told, what: u64) -> Result<Value> {
-    told.what.store(what, Ordering::SeqCst);
+    told.now(what);
     let answer = desk
         .send("POST", "/index", json!({ "index": text() }))
         .await?;
@@ -206,7 +224,7 @@ async fn not_ready() -> Result<()> {
     }
     let job = desk.send("POST", "/search", search.clone()).await?.json()?["job"].clone();
     ensure!(job["job"] == begun["job"] && job["rows_done"] == 2, "{job}");
-    told.go_on.add_permits(1);
+    told.go();
     settled(&desk).await?;
     ensure!(found(&desk, "/search", search).await? == [1, 4]);
     Ok(())
@@ -216,7 +234,7 @@ async fn taken_over() -> Result<()> {
     let (desk, told) = told()?;
     desk.build(json!({}), &notes()).await?;
     let dead = begin(&desk, &told, DIE).await?;
-    told.what.store(BUILD, Ordering::SeqCst);
+    told.now(BUILD);
     let search = json!({ "query": "outage" });
     let answer = desk.send("POST", "/search", search.clone()).await?;
     ensure!(
@@ -250,7 +268,7 @@ async fn generations() -> Result<()> {
     let old_set = old_set.into_iter().next().context("no data")?;
     let old = begin(&desk, &told, WAIT).await?;
     // While the old generation is being indexed, a new one is committed.
-    told.what.store(BUILD, Ordering::SeqCst);
+    told.now(BUILD);
     let refreshed = desk.send("POST", "/refresh", json!({})).await?;
     ensure!(refreshed.status == 200, "{}", refreshed.text());
     let rows = [json!({ "n": 7, "title": "no outage" })];
@@ -283,7 +301,7 @@ async fn evicted() -> Result<()> {
     desk.build(json!({}), &notes()).await?;
     begin(&desk, &told, WAIT).await?;
     ensure!(desk.send("DELETE", "", json!({})).await?.status == 200);
-    told.go_on.add_permits(1);
+    told.go();
     let answer = desk
         .send("POST", "/search", json!({ "query": "outage" }))
         .await?;
@@ -319,7 +337,7 @@ async fn failed() -> Result<()> {
             answer.text()
         );
     }
-    told.what.store(BUILD, Ordering::SeqCst);
+    told.now(BUILD);
     indexed(&desk, text()).await?;
     ensure!(found(&desk, "/search", json!({ "query": "outage" })).await? == [1, 4]);
     Ok(())

@@ -1,10 +1,16 @@
-//! Refreshes that are due, on a FIFO queue: one group per model, so that no two functions refresh one model at a time.
+//! Refreshes that are due, on a FIFO queue: one group per model, so that no two functions refresh one model at a time. Jobs
+//! of entries take the same way to the same function, in a group per index and one per entry.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::Duration;
-use ports::{Chance, Clock, Kind, Refreshes, Result, refreshes::Order};
+use ports::{
+    Chance, Clock, Jobs, Kind, Refreshes, Result,
+    jobs::{IndexJob, RebuildJob},
+    refreshes::Order,
+};
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
 use super::{
@@ -39,12 +45,37 @@ fn ids(order: &Order) -> (String, String) {
     (group, fitting(id))
 }
 
+/// What a message asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// A refresh.
+    Refresh(Order),
+    /// An index of an entry.
+    Index(IndexJob),
+    /// An entry computed anew.
+    Rebuild(RebuildJob),
+}
+
+/// The body of a message that asks for something of an entry: no order is written like this.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OfEntry {
+    BuildIndex(IndexJob),
+    RebuildEntry(RebuildJob),
+}
+
 /// Reads the body of a message.
 ///
 /// # Errors
-/// `Corrupt` when it is no order: such a message belongs in the dead-letter queue.
-pub fn decode(body: &str) -> Result<Order> {
+/// `Corrupt` when it asks for nothing we know: such a message belongs in the dead-letter queue.
+pub fn decode(body: &str) -> Result<Due> {
+    match serde_json::from_str::<OfEntry>(body) {
+        Ok(OfEntry::BuildIndex(job)) => return Ok(Due::Index(job)),
+        Ok(OfEntry::RebuildEntry(job)) => return Ok(Due::Rebuild(job)),
+        Err(_) => {}
+    }
     serde_json::from_str(body)
+        .map(Due::Refresh)
         .map_err(|e| ports::Error::new(Kind::Corrupt, "read refresh", shortened(body)).because(e))
 }
 
@@ -110,6 +141,35 @@ impl SqsRefreshes {
 impl Refreshes for SqsRefreshes {
     async fn send(&self, orders: &[Order]) -> Result<()> {
         self.send_traced(orders, &current()).await
+    }
+}
+
+impl SqsRefreshes {
+    async fn send_job(&self, of: OfEntry, group: &str, id: &str) -> Result<()> {
+        let message = Outgoing {
+            body: serde_json::to_string(&of).expect("a job is plain JSON"),
+            attributes: current().attributes(),
+            order: Some((
+                blake3::hash(group.as_bytes()).to_hex().to_string(),
+                fitting(id.to_owned()),
+            )),
+            delay: 0,
+        };
+        self.outlet.send(vec![message]).await
+    }
+}
+
+#[async_trait]
+impl Jobs for SqsRefreshes {
+    async fn index(&self, job: &IndexJob) -> Result<()> {
+        let group = format!("{}/{}", job.entry, job.index);
+        let of = OfEntry::BuildIndex(job.clone());
+        self.send_job(of, &group, &job.job).await
+    }
+
+    async fn rebuild(&self, job: &RebuildJob) -> Result<()> {
+        let of = OfEntry::RebuildEntry(job.clone());
+        self.send_job(of, &job.entry.to_string(), &job.token).await
     }
 }
 

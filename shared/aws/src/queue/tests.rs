@@ -4,14 +4,19 @@ use std::sync::Arc;
 
 use domain::{Duration, Position, TableName};
 use futures::FutureExt;
-use ports::{Kind, Queue, queue::Announcement, refreshes::Order};
+use ports::{
+    Jobs, Kind, Queue,
+    jobs::{IndexJob, RebuildJob},
+    queue::Announcement,
+    refreshes::Order,
+};
 use serde_json::{Value, json};
 use testkit::{SeededChance, SimulatedClock};
 
 use super::{
     SqsQueue, Trace,
     outlet::{BYTES_MAX, Outgoing, batches},
-    refreshes::{self, SqsRefreshes},
+    refreshes::{self, Due, SqsRefreshes},
 };
 use crate::fake::{Fake, Hasty, Reply, Sent};
 
@@ -290,12 +295,51 @@ async fn refreshes_of_a_model_are_one_group_and_each_is_asked_for_once() {
     assert_eq!(entries[0]["MessageGroupId"], "gold.revenue");
     assert_eq!(entries[0]["MessageDeduplicationId"], "gold.revenue/7/2");
     let body = entries[0]["MessageBody"].as_str().expect("a body");
-    assert_eq!(refreshes::decode(body).expect("our own"), due[0]);
+    let Ok(Due::Refresh(read)) = refreshes::decode(body) else {
+        panic!("a refresh")
+    };
+    assert_eq!(read, due[0]);
     for id in ["MessageGroupId", "MessageDeduplicationId"] {
         let long = entries[1][id].as_str().expect("an id");
         assert!(long.len() <= 128, "{long}");
     }
     let odd = refreshes::decode("{}").expect_err("it names no model");
+    assert_eq!(odd.kind, Kind::Corrupt);
+}
+
+#[tokio::test]
+async fn jobs_of_an_index_are_one_group_and_are_told_from_refreshes() {
+    let fake = Fake::new(|sent: &Sent| answered(sent, |_| None));
+    let queue = queue_of(&fake, Arc::default());
+    let job = IndexJob {
+        entry: format!("{}@tenant", "0".repeat(64)).parse().expect("an id"),
+        index: "text-0123456789abcdef".to_owned(),
+        job: "a-job".to_owned(),
+        version: u64::MAX,
+    };
+    let sent = queue.index(&job).await;
+    sent.expect("it is taken");
+    let first = entries(&fake.sent()[0]);
+    assert_eq!(first[0]["MessageDeduplicationId"], "a-job");
+    let group = first[0]["MessageGroupId"].as_str().expect("a group");
+    assert_eq!(group.len(), 64, "{group}");
+    let body = first[0]["MessageBody"].as_str().expect("a body");
+    assert_eq!(refreshes::decode(body).expect("our own"), Due::Index(job));
+    let rebuild = RebuildJob {
+        entry: "0".repeat(64).parse().expect("an id"),
+        token: "a-token".to_owned(),
+        time: Duration::from_secs(25),
+    };
+    queue.rebuild(&rebuild).await.expect("it is taken");
+    let second = entries(&fake.sent()[1]);
+    assert_eq!(second[0]["MessageDeduplicationId"], "a-token");
+    let told = second[0]["MessageBody"].as_str().expect("a body");
+    assert_eq!(
+        refreshes::decode(told).expect("our own"),
+        Due::Rebuild(rebuild)
+    );
+    let cut = body.replace("\"job\"", "\"jab\"");
+    let odd = refreshes::decode(&cut).expect_err("it names no job");
     assert_eq!(odd.kind, Kind::Corrupt);
 }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use aws::queue::{
     SqsQueue, Trace, decode,
-    refreshes::{self, SqsRefreshes},
+    refreshes::{self, Due, SqsRefreshes},
 };
 use aws_sdk_sqs::types::{Message, QueueAttributeName};
 use domain::{Position, TableName};
@@ -153,7 +153,10 @@ async fn refreshes(emulator: Emulator) {
     let mut models = Vec::new();
     while models.len() < due.len() {
         for message in take(&emulator, &url, 1).await {
-            let refresh = refreshes::decode(message.body().expect("a body")).expect("our own");
+            let due = refreshes::decode(message.body().expect("a body"));
+            let Ok(Due::Refresh(refresh)) = due else {
+                panic!("{due:?} is no refresh")
+            };
             models.push(refresh.model);
             let receipt = message.receipt_handle.expect("a receipt");
             let delete = emulator.clients.sqs.delete_message().queue_url(&url);

@@ -1,4 +1,4 @@
-//! Building an index under its job: in a task of its own, with a deadline that moves while it lives.
+//! Building an index under its job, with a deadline that moves while the build lives.
 
 use std::sync::Arc;
 
@@ -8,7 +8,10 @@ use arrow::{
     compute::cast,
     datatypes::{DataType, Field, Float32Type, Schema},
 };
-use domain::entry::{Index, IndexSpec, IndexState};
+use domain::{
+    Timestamp,
+    entry::{Index, IndexSpec, IndexState},
+};
 use futures::{StreamExt, TryStreamExt};
 use ports::{
     Embedder, Error, Kind, Result,
@@ -29,22 +32,13 @@ const BEATS: u32 = 4;
 const REASON_MAX: usize = 1_000;
 
 impl Registry {
-    /// Builds in a task of its own. What the job before wrote goes.
-    pub(super) fn spawn(&self, entry: &Entry, begun: Held, before: Option<Held>) {
-        let (registry, entry) = (self.clone(), entry.clone());
-        tokio::spawn(async move {
-            if let Some(before) = before
-                && before.index.generation == entry.content.generation
-            {
-                registry.drop_file(&entry, &before.index).await;
-            }
-            if let Err(error) = registry.carry_out(&entry, begun).await {
-                tracing::warn!(entry = %entry.id, error = error.chain(), "an index was given up");
-            }
-        });
-    }
-
-    async fn carry_out(&self, entry: &Entry, begun: Held) -> Result<()> {
+    /// Builds what was begun, and says in its item what came of it. One that is not done in time has failed.
+    pub(super) async fn carry_out(
+        &self,
+        entry: &Entry,
+        begun: Held,
+        until: Option<Timestamp>,
+    ) -> Result<()> {
         let progress = Progress::default();
         let Held { index, mut version } = begun;
         let built = {
@@ -52,9 +46,14 @@ impl Registry {
             tokio::pin!(build);
             loop {
                 let beat = self.now() + self.settings.lease / BEATS;
+                let beat = until.map_or(beat, |until| beat.min(until));
                 tokio::select! {
+                    biased;
                     built = &mut build => break built,
                     () = self.world.clock.sleep_until(beat) => {
+                        if until.is_some_and(|until| self.now() >= until) {
+                            break Err(overdue(entry));
+                        }
                         match self.renew(entry, &index, version, progress.rows()).await {
                             Ok(Some(renewed)) => version = renewed,
                             Ok(None) => break Err(superseded(entry)),
@@ -93,7 +92,7 @@ impl Registry {
     }
 
     /// Moves the deadline; none when the job was taken over, or the entry has moved on.
-    async fn renew(
+    pub(super) async fn renew(
         &self,
         entry: &Entry,
         index: &Index,
@@ -112,7 +111,12 @@ impl Registry {
     }
 
     /// Writes an index item of this job, if the entry is still of its generation.
-    async fn write_index(&self, entry: &Entry, index: &Index, version: u64) -> Result<Option<u64>> {
+    pub(super) async fn write_index(
+        &self,
+        entry: &Entry,
+        index: &Index,
+        version: u64,
+    ) -> Result<Option<u64>> {
         for _ in 0..ATTEMPTS {
             let Some(stored) = self.row(&entry.id).await? else {
                 return Ok(None);
@@ -180,6 +184,12 @@ impl Registry {
 fn superseded(entry: &Entry) -> Error {
     Error::new(Kind::Conflict, "index", &entry.id)
         .because("another job has taken over, or the entry was rebuilt or evicted")
+}
+
+fn overdue(entry: &Entry) -> Error {
+    Error::new(Kind::Unavailable, "index", &entry.id).because(
+        "it takes longer than a function may run: index fewer columns or rows, or have it built by `headwater entries index`",
+    )
 }
 
 /// A column of text as one of vectors.

@@ -1,4 +1,4 @@
-//! Indexes of entries: asked for, begun, waited for. The building itself is in `building`.
+//! Indexes of entries: asked for, begun, waited for. The building itself is in `building`, who does it in `jobs`.
 //!
 //! Of each index there is one item in the entry's partition. Whoever builds moves its deadline while the build goes on; the
 //! transaction that makes it ready also asks that the entry is of the generation it was built from (**E-3**).
@@ -83,7 +83,8 @@ pub(super) fn key(id: &EntryId, spec: &IndexSpec) -> Key {
 }
 
 impl Registry {
-    /// Has an entry indexed: from now on, this generation and those after it. Answers at once; the building goes on.
+    /// Has an entry indexed: from now on, this generation and those after it. Answers at once; the building goes on, here or
+    /// where jobs are sent.
     ///
     /// # Errors
     /// [`Refused::Missing`] when there is no such entry; `Invalid` for a column that is not there or cannot be indexed so.
@@ -255,7 +256,7 @@ impl Registry {
                             index: next,
                             version,
                         };
-                        self.spawn(entry, begun.clone(), held);
+                        self.have_built(entry, begun.clone(), held).await?;
                         return Ok(Begun::There(begun));
                     }
                 }
@@ -264,7 +265,7 @@ impl Registry {
         Err(contended("index", id))
     }
 
-    fn next_job(&self, entry: &Entry, spec: &IndexSpec) -> Index {
+    pub(super) fn next_job(&self, entry: &Entry, spec: &IndexSpec) -> Index {
         let now = self.now();
         Index {
             spec: spec.clone(),

@@ -25,7 +25,7 @@ const FUNCTION: (&str, i64) = ("headwater.query", 1);
 /// How often a query is built for one caller whose builds are evicted under way.
 const BUILDS: u32 = 3;
 /// What a build may take beside running its statement.
-const MARGIN: Duration = Duration::from_secs(30);
+pub(super) const MARGIN: Duration = Duration::from_secs(30);
 
 /// A query that is asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,6 +93,10 @@ impl Registry {
                         Err(error) if is_lost(&error) => {}
                         built => return built.map(|entry| Ran::Built(Box::new(entry))),
                     }
+                }
+                Claimed::Stale(entry, Some(granted)) if self.world.jobs.is_some() => {
+                    self.have_rebuilt(&id, granted.token, asked.time).await;
+                    return Ok(Ran::Stale(entry));
                 }
                 Claimed::Stale(entry, Some(granted)) => {
                     // Fresh rows without an index are better than none: what cannot be indexed says so when it is searched.
@@ -228,7 +232,7 @@ impl Registry {
         Ok(self.world.entries.delete(&set(id, token)).await?)
     }
 
-    async fn compute(
+    pub(super) async fn compute(
         &self,
         id: &EntryId,
         token: &str,

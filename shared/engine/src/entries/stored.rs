@@ -34,7 +34,7 @@ pub(super) struct StoredRow {
 }
 
 impl StoredRow {
-    fn read(item: &Item) -> Result<Self> {
+    pub(super) fn read(item: &Item) -> Result<Self> {
         let (row, payload) = item.unpack()?;
         Ok(Self {
             row,

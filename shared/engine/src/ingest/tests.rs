@@ -143,6 +143,7 @@ fn world() -> (World, Arc<Remembered>, Arc<MemoryQueue>) {
         tables: Arc::new(Unasked),
         entries: Arc::new(testkit::NoEntries),
         searching: ports::search::Searching::default(),
+        jobs: None,
         query: Arc::new(Unasked),
         queue: queue.clone(),
         clock: Arc::new(SimulatedClock::default()),

@@ -86,6 +86,7 @@ impl Lab {
             tables: lake.clone(),
             entries: Arc::new(NoEntries),
             searching: ports::search::Searching::default(),
+            jobs: None,
             query: lake.clone(),
             queue: Arc::new(MemoryQueue::new()),
             clock: clock.clone(),

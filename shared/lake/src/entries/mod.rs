@@ -5,6 +5,7 @@
 
 mod accept;
 mod pick;
+mod seen;
 mod spool;
 #[cfg(test)]
 mod tests;
@@ -58,6 +59,7 @@ const PARTS_MAX: usize = 4;
 pub struct EntryLake {
     objects: Objects,
     footers: Arc<pick::Footers>,
+    seen: Arc<seen::Seen>,
     signer: Option<Arc<dyn Sign>>,
     /// Where uploads are copied to while they arrive.
     scratch: PathBuf,
@@ -70,6 +72,7 @@ impl EntryLake {
         Self {
             objects,
             footers: Arc::default(),
+            seen: Arc::default(),
             signer: None,
             scratch: std::env::temp_dir(),
         }
@@ -223,11 +226,15 @@ impl EntryLake {
     /// What is stored of a data set. What was just uploaded is looked at for what readers would lose of it.
     async fn look(&self, set: &DataSet, uploaded: bool) -> Result<Option<Stored>> {
         let path = path(set);
-        let bytes = match self.objects.head(&path).await {
-            Ok(meta) => meta.size,
+        let meta = match self.objects.head(&path).await {
+            Ok(meta) => meta,
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
+        if let Some(stored) = self.seen.of(&meta).filter(|_| !uploaded) {
+            return Ok(Some(stored));
+        }
+        let bytes = meta.size;
         let reader = FileReader::new(&self.objects, path, bytes).at_most(FOOTER_MAX);
         let builder = ParquetRecordBatchStreamBuilder::new(reader)
             .await
@@ -237,11 +244,15 @@ impl EntryLake {
             accept::exact(set, builder.metadata())?;
             accept::compressed(set, builder.metadata())?;
         }
-        Ok(Some(Stored {
+        let stored = Stored {
             schema: builder.schema().clone(),
             rows: u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0),
             bytes,
-        }))
+        };
+        if !uploaded {
+            self.seen.keep(meta, &stored);
+        }
+        Ok(Some(stored))
     }
 }
 

@@ -327,3 +327,33 @@ async fn an_upload_whose_pages_cannot_be_read_is_refused_and_never_was_there() {
         assert_eq!(objects.counts().deletes, 0);
     }
 }
+
+#[tokio::test]
+async fn a_file_that_was_found_before_is_looked_at_and_not_read() {
+    let objects = Arc::new(testkit::CountedObjects::new(Arc::new(InMemory::new())));
+    let (lake, set) = (EntryLake::new(objects.clone()), set("g1"));
+    let written = lake.write(&set, rows(vec![Ok(batch(5))])).await;
+    written.expect("written");
+    let found = lake.find(&set).await.expect("looked").expect("there");
+    objects.take();
+    assert_eq!(lake.find(&set).await.expect("looked"), Some(found));
+    let counts = objects.take();
+    assert_eq!((counts.heads, counts.requests()), (1, 1), "{counts:?}");
+    // Another upload under the same token, of whatever length, is another file.
+    let texts = StringArray::from_iter_values((0..5).map(|n| format!("now {n}")));
+    let numbers = Int64Array::from_iter_values(0..5);
+    let again = RecordBatch::try_new(batch(0).schema(), vec![Arc::new(numbers), Arc::new(texts)]);
+    let again = again.expect("a batch");
+    let stored = lake
+        .write(&set, rows(vec![Ok(again.clone()), Ok(again)]))
+        .await
+        .expect("written");
+    assert_eq!(stored.rows, 10);
+    assert_eq!(lake.find(&set).await.expect("looked"), Some(stored));
+    let path = path(&set);
+    objects.put(&path, "no parquet".into()).await.expect("put");
+    let corrupt = lake.find(&set).await.expect_err("it is none");
+    assert_eq!(corrupt.kind, Kind::Corrupt);
+    lake.delete(&set).await.expect("deleted");
+    assert_eq!(lake.find(&set).await.expect("looked"), None);
+}

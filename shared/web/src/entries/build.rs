@@ -11,7 +11,7 @@ use domain::{
     entry::{INDEXES_MAX, IndexSpec, Mode, Spec},
     items::Column,
 };
-use engine::entries::{Ask, Claim, Claimed, Commit, Entry, Granted};
+use engine::entries::{Ask, Claim, Claimed, Commit, Granted};
 use futures::TryStreamExt;
 use ports::{Error, Kind};
 use serde::Deserialize;
@@ -154,15 +154,6 @@ pub(super) fn indexes(specs: &[IndexSpec]) -> Answer<()> {
     checked.map_err(Problem::invalid)
 }
 
-/// A function that has answered does nothing more: there indexes are built before it does.
-pub(super) async fn indexed(shared: &Shared, entry: &Entry) -> Answer<()> {
-    if shared.driven && !entry.row.spec.indexes.is_empty() {
-        let time = shared.settings.query.timeout;
-        shared.entries().settle(&entry.id, time).await?;
-    }
-    Ok(())
-}
-
 /// `PUT /api/materialize/{id}/upload`: a parquet file, streamed to where it stays.
 pub(super) async fn upload(
     State(shared): State<Shared>,
@@ -245,7 +236,6 @@ pub(super) async fn commit(
     if !said.index.is_empty() {
         registry.index(&id, &said.index).await?;
     }
-    indexed(&shared, &entry).await?;
     Ok(Json(json!({ "entry": registry.shown(&entry) })))
 }
 

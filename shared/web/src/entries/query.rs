@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use super::{
     answer,
     ask::{BODY_BYTES_MAX, Span, object, present},
-    build::{indexed, indexes},
+    build::indexes,
     id,
 };
 use crate::{
@@ -117,7 +117,7 @@ pub(super) async fn run(State(shared): State<Shared>, request: Request) -> Answe
     };
     indexes(&asked.indexes)?;
     drop(taken);
-    // A function that has answered does nothing more: there the caller who finds the entry stale rebuilds it.
+    // A function that has answered does nothing more: where no jobs are sent, the caller who finds the entry stale rebuilds it.
     let behind = !shared.driven;
     let registry = shared.entries();
     let served = async || ran(&shared, registry.run(&asked, behind).await?, &parts.headers).await;
@@ -133,10 +133,7 @@ pub(super) async fn ran(shared: &Shared, ran: Ran, headers: &HeaderMap) -> Answe
     match ran {
         Ran::Hit(entry) => answer::entry(shared, &entry, "hit", headers, None).await,
         Ran::Stale(entry) => answer::entry(shared, &entry, "stale", headers, None).await,
-        Ran::Built(entry) => {
-            indexed(shared, &entry).await?;
-            answer::entry(shared, &entry, "built", headers, None).await
-        }
+        Ran::Built(entry) => answer::entry(shared, &entry, "built", headers, None).await,
         Ran::Wait { id, until } => Ok(answer::building(shared, &id, Some(until))),
     }
 }

@@ -183,11 +183,7 @@ pub(super) async fn ask(
     let wait = raw.wait.map_or(Ok(Duration::ZERO), |span| span.get())?;
     let registry = shared.entries();
     let mut indexes = registry.index(&id, &raw.index).await?;
-    // A function that has answered does nothing more: there it builds before it does.
-    let wait = match shared.driven {
-        true => shared.settings.query.timeout,
-        false => wait.min(shared.settings.materialize.wait_max),
-    };
+    let wait = wait.min(shared.settings.materialize.wait_max);
     if wait > Duration::ZERO {
         registry.settle(&id, wait).await?;
         indexes = registry.indexes(&id).await?;
