@@ -69,6 +69,7 @@ fn main() -> ExitCode {
     trials.extend(flights::trials());
     trials.extend(maintenance::trials());
     trials.extend(quarantine::trials());
+    trials.extend(quarantine::drops::trials());
     trials.extend(readers::trials());
     trials.extend(rebuilds::trials());
     trials.extend(week::trials());

@@ -1,5 +1,7 @@
 //! Rows that break a model: out of it, listed with the reason, and in again once it has been put right.
 
+pub(crate) mod drops;
+
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};

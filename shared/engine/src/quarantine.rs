@@ -184,8 +184,8 @@ pub async fn show(world: &World, model: &TableName, id: u64) -> Result<Row> {
     Ok(row)
 }
 
-/// Drops rows: they stay out of the model, and are listed no more. Without `ids` all of them. A build from nothing tries them
-/// again, as it does every row.
+/// Drops rows for good: no refresh and no build from nothing reads them again, and they are listed no more. Without `ids` all of
+/// them. The rows stay in the input, and in `quarantine.<model>`.
 ///
 /// # Errors
 /// `NotFound` for a row that is not there; what the state store answers.
@@ -197,11 +197,19 @@ pub async fn drop_rows(world: &World, model: &TableName, ids: Option<&[u64]>) ->
         let mut list: Quarantine = items.get(&list_key)?.unwrap_or_default();
         let chosen = chosen(model, &list, ids)?;
         let dropped = chosen.len() as u64;
+        let of = list.rows.iter().find(|row| chosen.contains(&row.sequence));
+        if let Some(input) = of.map(|row| row.input.clone()) {
+            if !list.drops_of(&input) {
+                list.dropped.clear();
+            }
+            list.dropped_of = Some(input);
+        }
         list.rows.retain(|row| !chosen.contains(&row.sequence));
         list.dropped.extend(chosen);
         if list.dropped.len() > DROPPED_MAX {
             let why = format!(
-                "it would remember more than {DROPPED_MAX} dropped rows; rebuild it: `headwater run {model} --full`"
+                "it would remember more than {DROPPED_MAX} dropped rows: leave such rows out by a condition in the model, then \
+                 `headwater run {model} --full`"
             );
             return Err(Error::new(Kind::TooLarge, "drop rows of", model).because(why));
         }

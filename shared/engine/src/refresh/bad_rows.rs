@@ -3,7 +3,7 @@
 //! A query says that it broke, not on which row. So its new rows are halved, by sequence, until the rows stand alone that
 //! break it: the cost is that of a few small queries for each bad row. What is left out stays out, and is listed in the
 //! model's `quarantine` item, which moves with the watermark in one transaction (**Q-1**, **W-2**), until it is replayed,
-//! dropped, or the model is rebuilt from nothing, which tries every row again.
+//! dropped, or the model is rebuilt from nothing, which tries every row again but those that were dropped.
 
 mod find;
 mod keep;
@@ -40,6 +40,8 @@ pub(crate) struct Out {
     input: Option<TableName>,
     /// Sequences that are in quarantine already. A build from nothing tries them again.
     held: BTreeSet<u64>,
+    /// Sequences that were dropped: no build reads them.
+    dropped: BTreeSet<u64>,
     /// How many of these are listed.
     listed: usize,
     /// Rows found to be bad, and how they broke it.
@@ -70,15 +72,15 @@ impl Out {
             [only] => Some(only.table.clone()),
             _ => None,
         };
+        let dropped = match &input {
+            Some(input) if held.drops_of(input) => held.dropped.into_iter().collect(),
+            Some(_) | None => BTreeSet::new(),
+        };
         Ok(Self {
             input,
             listed: held.rows.len(),
-            held: held
-                .rows
-                .iter()
-                .map(|row| row.sequence)
-                .chain(held.dropped)
-                .collect(),
+            held: held.rows.iter().map(|row| row.sequence).collect(),
+            dropped,
             ..Self::default()
         })
     }
@@ -98,9 +100,10 @@ impl Out {
         }
     }
 
-    /// Leaves the rows out of what a statement reads. The input goes by another name then, and a view by its own.
-    pub(super) fn restrict(&self, catalog: &mut Catalog, reason: Reason) -> Result<()> {
-        let conditions = self.conditions(reason);
+    /// Leaves the rows out of what a statement reads; `anew` reads the others again that are in quarantine. The input goes by
+    /// another name then, and a view by its own.
+    pub(super) fn restrict(&self, catalog: &mut Catalog, anew: bool) -> Result<()> {
+        let conditions = self.conditions(anew);
         let Some(input) = self.input.as_ref().filter(|_| !conditions.is_empty()) else {
             return Ok(());
         };
@@ -125,10 +128,13 @@ impl Out {
         Ok(())
     }
 
-    fn conditions(&self, reason: Reason) -> Vec<String> {
+    fn conditions(&self, anew: bool) -> Vec<String> {
         let mut conditions = Vec::new();
         let mut out: BTreeSet<u64> = self.found.keys().copied().collect();
-        if reason != Reason::Full && self.replay.is_none() {
+        if self.replay.is_none() {
+            out.extend(&self.dropped);
+        }
+        if !anew && self.replay.is_none() {
             out.extend(&self.held);
         }
         match (&self.only, &self.replay) {
@@ -273,6 +279,7 @@ pub(super) async fn breaking(
     // Rows that were there before are not of this build; one from nothing has all of them new.
     let above = match (job.reason, &out.replay, loaded.inputs.as_slice()) {
         (Reason::Full, _, _) | (_, Some(_), _) => 0,
+        _ if make::is_anew(job, loaded) => 0,
         (_, None, [only]) => only.consumed.sequence,
         (_, None, _) => return Ok(None),
     };

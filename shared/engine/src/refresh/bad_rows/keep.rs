@@ -78,8 +78,15 @@ fn after(before: &Quarantine, out: &Out, rebuilt: bool) -> Quarantine {
     match &out.replay {
         // Those that broke it again are listed again, with what is wrong now.
         Some(rows) => list.rows.retain(|row| !rows.contains(&row.sequence)),
-        // A build from nothing has tried them all.
-        None if rebuilt => list = Quarantine::default(),
+        // A build from nothing has tried them all, but for those that nobody wants. Rows of another input than is read now
+        // are rows of the model no more.
+        None if rebuilt => {
+            list.rows.clear();
+            let another = |input: &TableName| !before.drops_of(input);
+            if out.input.as_ref().is_some_and(another) {
+                (list.dropped, list.dropped_of) = (Vec::new(), None);
+            }
+        }
         None => list
             .rows
             .retain(|row| !out.found.contains_key(&row.sequence)),
