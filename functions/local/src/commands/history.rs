@@ -1,6 +1,6 @@
 //! `headwater live lag` and `headwater live profile`: how old data was when it was applied, and what the rows are like.
 
-use comfy_table::{Color, Table};
+use comfy_table::Color;
 use domain::{Duration, TableName, lag::Summary};
 use engine::{
     World,
@@ -11,7 +11,7 @@ use engine::{
 use super::{Context, print_json};
 use crate::{
     failure::Failure,
-    screen::{coloured, counted, is_terminal, number, right, say, span, table, text},
+    screen::{Table, coloured, counted, is_terminal, number, right, say, span, table, text},
 };
 
 /// What bars are made of, from the least to the greatest.

@@ -15,8 +15,10 @@ use crate::{failure::Failure, screen::say};
 const WEBHOOK: &str = "http://127.0.0.1:8080/api/ingest/webhook/orders";
 
 /// The template's files: path and text.
-pub(super) const TEMPLATE: [(&str, &str); 6] = [
+pub(super) const TEMPLATE: [(&str, &str); 7] = [
     (FILE, include_str!("../template/headwater.yml")),
+    // What the program keeps beside a project is no part of it.
+    (".gitignore", "/.headwater/\n"),
     ("README.md", include_str!("../template/README.md")),
     (
         "data/orders.ndjson",
@@ -61,6 +63,12 @@ pub(super) fn init(context: &Context, dir: Option<PathBuf>) -> Result<(), Failur
 
 /// Writes the template into a folder that holds no project yet.
 pub(super) fn write(dir: &Path) -> Result<(), Failure> {
+    if let Some(file) = dir.ancestors().find(|above| above.is_file()) {
+        return Err(Failure::usage(format!(
+            "`{}` is a file: name a folder for the project, such as `headwater init shop`",
+            file.display()
+        )));
+    }
     for taken in [FILE, TRANSFORM] {
         if dir.join(taken).exists() {
             return Err(Failure::project(format!(

@@ -100,7 +100,7 @@ pub(super) async fn run(State(shared): State<Shared>, request: Request) -> Answe
         .take(&parts.headers, body, BODY_BYTES_MAX)
         .await?;
     let raw: Raw<'_> = serde_json::from_slice(&taken.bytes).map_err(|error| {
-        let form = "`{\"sql\", \"parameters\", \"ttl\", \"mode\", \"invalidate_on\", \"key\", \"tenant\", \"wait\", \"index\"}`";
+        let form = "`{\"sql\", \"parameters\", \"ttl\", \"mode\", \"invalidate_on\": \"advance\", \"key\", \"tenant\", \"wait\", \"index\"}`";
         Problem::invalid(format!("the body is not {form}: {error}"))
     })?;
     let settings = &shared.settings.materialize;
