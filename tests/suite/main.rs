@@ -32,6 +32,7 @@ mod quarantine;
 mod readers;
 mod rebuilds;
 mod requests;
+mod said;
 mod tidy;
 mod week;
 
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
     trials.extend(emulated::trials());
     trials.extend(aws_faults::trials());
     trials.extend(requests::trials());
+    trials.extend(said::trials());
     trials.extend(durability::trials());
     trials.extend(edges::trials());
     trials.extend(entries::trials());

@@ -206,7 +206,7 @@ pub enum Quarantine {
         /// The row
         id: u64,
     },
-    /// Put rows through the model again; those that pass leave the quarantine with the same commit
+    /// Put rows through the model again; those that pass leave the quarantine with the same commit. `--id` may name a dropped row too
     Replay {
         /// The model
         model: String,

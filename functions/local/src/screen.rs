@@ -105,6 +105,13 @@ pub fn span(span: Duration) -> String {
     }
 }
 
+/// An RFC 3339 moment for people, in UTC: `2026-11-29 16:44:49`.
+#[must_use]
+pub fn moment(moment: &str) -> String {
+    let whole = moment.split(['.', 'Z']).next().unwrap_or(moment);
+    whole.replace('T', " ")
+}
+
 /// A block of lines that each drawing puts in the place of the last.
 #[derive(Debug, Default)]
 pub struct Canvas {
@@ -144,6 +151,9 @@ mod tests {
             ["0", "999", "1,000", "336,776"]
         );
         assert_eq!(counted(1, "row"), "1 row");
+        for at in ["2026-11-29T16:44:49Z", "2026-11-29T16:44:49.936947Z"] {
+            assert_eq!(moment(at), "2026-11-29 16:44:49");
+        }
         let spans = [0, 250, 87_000, 1_234_000, 300_000_000, 9_000_000_000]
             .map(Duration::from_micros)
             .map(span);

@@ -15,7 +15,7 @@ use engine::{
 };
 use ports::{Error, Kind, Result};
 
-use crate::screen::{Table, coloured, count, counted, number, right, span, table, text};
+use crate::screen::{self, Table, coloured, count, counted, number, right, span, table, text};
 
 /// Where every live model stands.
 #[must_use]
@@ -111,10 +111,10 @@ fn clock_time(moment: Option<&str>, now: &str) -> String {
     let Some(moment) = moment else {
         return String::from("never");
     };
-    let whole = moment.split('.').next().unwrap_or(moment);
-    match (whole.split_once('T'), now.split_once('T')) {
+    let whole = screen::moment(moment);
+    match (whole.split_once(' '), now.split_once('T')) {
         (Some((day, time)), Some((today, _))) if day == today => time.to_owned(),
-        _ => whole.replace('T', " "),
+        _ => whole,
     }
 }
 
@@ -128,7 +128,7 @@ pub fn report(report: &Report, order: &[TableName]) -> Table {
         ">removed",
         ">rows",
         ">took",
-        ">lag removed",
+        ">age of data",
     ]);
     for (model, how) in order
         .iter()

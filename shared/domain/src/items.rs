@@ -294,7 +294,7 @@ pub struct BadRow {
     pub input: TableName,
     /// The row's sequence in it.
     pub sequence: u64,
-    /// When it broke the model.
+    /// When it broke the model first.
     pub at: Timestamp,
     /// How.
     pub reason: String,

@@ -11,6 +11,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             for_good,
         ),
         test_async(
+            "quarantine::a_row_is_out_since_it_broke_the_model_first",
+            since,
+        ),
+        test_async(
             "quarantine::what_was_dropped_of_one_input_is_not_of_another",
             another,
         ),
@@ -62,7 +66,17 @@ async fn for_good() -> Result<()> {
     ensure!(listed(&site).await?.is_empty(), "it fits");
     send(&site, &[(4, "40")]).await?;
     site.cycle().await?;
-    ids(&site, "gold.copy", json!([[1], [3], [4]])).await
+    ids(&site, "gold.copy", json!([[1], [3], [4]])).await?;
+    // Who names it takes it back.
+    let silver = table("silver.orders")?;
+    let done = engine::quarantine::replay(&site.lab.world, &silver, None).await;
+    let done = done.map_err(|error| rows::chain(&error))?;
+    ensure!(done.replayed == 0, "not all: {done:?}");
+    let done = engine::quarantine::replay(&site.lab.world, &silver, Some(&[2])).await;
+    let done = done.map_err(|error| rows::chain(&error))?;
+    ensure!(done.replayed == 1 && done.added == 1, "{done:?}");
+    site.cycle().await?;
+    ids(&site, "gold.copy", json!([[1], [2], [3], [4]])).await
 }
 
 async fn another() -> Result<()> {
@@ -100,6 +114,26 @@ async fn edited() -> Result<()> {
     let all = "SELECT id, total FROM silver.orders ORDER BY id";
     expect(&site.lab, all, json!([[1, 10], [2, null], [3, 30]])).await?;
     ensure!(listed(&site).await?.is_empty(), "it is in the model");
+    Ok(())
+}
+
+async fn since() -> Result<()> {
+    let site = Site::in_memory(&[orders(STRICT)], "")?;
+    send(&site, &[(1, "one")]).await?;
+    site.cycle().await?;
+    let silver = table("silver.orders")?;
+    let at = async || {
+        let listing = engine::quarantine::list(&site.lab.world, Some(&silver)).await;
+        let listing = listing.map_err(|error| rows::chain(&error))?;
+        let row = listing.models[0].rows.first().context("a row")?;
+        anyhow::Ok(row.at.clone())
+    };
+    let first = at().await?;
+    site.lab.clock.advance(domain::Duration::from_secs(60));
+    let done = engine::quarantine::replay(&site.lab.world, &silver, None).await;
+    let done = done.map_err(|error| rows::chain(&error))?;
+    ensure!(done.left.len() == 1, "{done:?}");
+    ensure!(at().await? == first, "{} is not {first}", at().await?);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ mod keep;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{SEQUENCE, Strategy, TableName, items::Quarantine};
+use domain::{Materialized, SEQUENCE, Strategy, TableName, items::Quarantine};
 use ports::{
     Error, Kind, Result,
     query::Catalog,
@@ -190,6 +190,10 @@ pub(crate) async fn make(
                 out = more(world, job, loaded, out, stopped).await?;
             }
             Err(Stopped::BadRows { message, .. }) => return Err(Stopped::Assertion(message)),
+            Err(Stopped::Failed(error)) if is_of_a_row(job, &error) => {
+                let hint = " (with `on_bad_row=quarantine` in its @config such rows stay out, and the rest goes in)";
+                return Err(Stopped::Failed(and(error, hint)));
+            }
             Err(stopped) => return Err(stopped),
         }
     }
@@ -226,19 +230,31 @@ async fn more(
     let because = |told: String| format!("{told} (nothing was quarantined: {why})");
     Err(match stopped {
         Stopped::Assertion(message) => Stopped::Assertion(because(message)),
-        Stopped::Failed(error) => {
-            let told = std::error::Error::source(&error).map(ports::error::chain);
-            let Error {
-                kind,
-                action,
-                subject,
-                ..
-            } = error;
-            let told = told.unwrap_or_default();
-            Stopped::Failed(Error::new(kind, action, subject).because(because(told)))
-        }
+        Stopped::Failed(error) => Stopped::Failed(and(error, &because(String::new()))),
         other => other,
     })
+}
+
+/// The error with more to say.
+fn and(error: Error, more: &str) -> Error {
+    let told = std::error::Error::source(&error).map(ports::error::chain);
+    let told = told.unwrap_or_default();
+    let Error {
+        kind,
+        action,
+        subject,
+        ..
+    } = error;
+    Error::new(kind, action, subject).because(format!("{told}{more}"))
+}
+
+/// Whether a value of a row broke a build that could do without the row.
+fn is_of_a_row(job: &Job<'_>, error: &Error) -> bool {
+    let model = job.model;
+    error.kind == Kind::Invalid
+        && model.config.materialized == Materialized::Incremental
+        && job.inputs.len() == 1
+        && error.chain().contains("Cannot cast")
 }
 
 fn too_many() -> String {

@@ -49,10 +49,13 @@ pub(crate) async fn keep(
     let now = world.clock.now();
     let mut list = after(&before, out, made.rebuilt);
     if let Some(input) = out.input.as_ref().filter(|_| !out.found.is_empty()) {
+        // A row that breaks it again has been out since it did so first.
+        let known = before.rows.iter().filter(|row| row.input == *input);
+        let since: BTreeMap<u64, Timestamp> = known.map(|row| (row.sequence, row.at)).collect();
         let fresh = out.found.iter().map(|(sequence, reason)| BadRow {
             input: input.clone(),
             sequence: *sequence,
-            at: now,
+            at: since.get(sequence).copied().unwrap_or(now),
             reason: reason.clone(),
         });
         let fresh: Vec<BadRow> = fresh.collect();
