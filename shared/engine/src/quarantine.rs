@@ -229,7 +229,9 @@ pub async fn drop_rows(world: &World, model: &TableName, ids: Option<&[u64]>) ->
 async fn take_back(world: &World, model: &TableName, ids: &[u64]) -> Result<()> {
     for _ in 0..ATTEMPTS_MAX {
         let (items, mut list) = listed(world, model).await?;
-        let Some(input) = list.dropped_of.clone() else {
+        let reads = world.project.inputs.get(model);
+        let is_read = |input: &TableName| reads.into_iter().flatten().any(|read| read == input);
+        let Some(input) = list.dropped_of.clone().filter(is_read) else {
             return Ok(());
         };
         let (back, dropped): (Vec<u64>, Vec<u64>) =

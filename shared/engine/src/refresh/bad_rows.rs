@@ -76,10 +76,14 @@ impl Out {
             Some(input) if held.drops_of(input) => held.dropped.into_iter().collect(),
             Some(_) | None => BTreeSet::new(),
         };
+        // The number of a row of another input says nothing about this one's.
+        let is_of = |of: &TableName| input.as_ref().is_none_or(|input| input == of);
+        let rows = held.rows.iter().filter(|row| is_of(&row.input));
+        let rows = rows.map(|row| row.sequence).collect();
         Ok(Self {
             input,
             listed: held.rows.len(),
-            held: held.rows.iter().map(|row| row.sequence).collect(),
+            held: rows,
             dropped,
             ..Self::default()
         })
