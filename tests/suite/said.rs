@@ -209,5 +209,10 @@ fn made() -> Result<()> {
     )?;
     let kept = std::fs::read_to_string(folder.path().join("shop/.gitignore"))?;
     ensure!(kept == "/.headwater/\n", "{kept}");
+    folder.write("repository/.gitignore", "/target\n")?;
+    let repository = folder.path().join("repository");
+    expect(&folder, &["init", &repository.to_string_lossy()], 0, &[])?;
+    let kept = std::fs::read_to_string(repository.join(".gitignore"))?;
+    ensure!(kept == "/target\n", "{kept}");
     Ok(())
 }
