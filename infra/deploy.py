@@ -35,6 +35,11 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 # Codes of answers that mean that nobody let us in.
 STRANGER = {"AuthFailure", "ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException"}
+# What to do about what boto3 does not find.
+ADVICE = {
+    "NoRegionError": " Name one with --region, or set AWS_DEFAULT_REGION",
+    "NoCredentialsError": "; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws configure`",
+}
 
 
 class Deployment:
@@ -232,6 +237,7 @@ def told(name, asked, run):
         answered = isinstance(error, botocore.exceptions.ClientError)
         code = 1 if answered and error.response.get("Error", {}).get("Code") not in STRANGER else 3
         why = f"AWS cannot be reached: {error}" if code == 3 else str(error)
+        why += ADVICE.get(type(error).__name__, "")
     if asked.json:
         print(json.dumps({"error": why}))
     else:

@@ -43,7 +43,8 @@ def refused(key, spec, value):
     if allowed and value not in allowed:
         return f"{key} is one of {', '.join(allowed)}, not `{value}`"
     if "AllowedPattern" in spec and not re.search(spec["AllowedPattern"], value):
-        return f"{key} must match {spec['AllowedPattern']}, and `{value}` does not"
+        wanted = spec.get("ConstraintDescription", f"of the form {spec['AllowedPattern']}")
+        return f"{key} must be {wanted}, and `{value}` is not"
     if spec["Type"] == "Number":
         if not re.fullmatch(r"-?\d+", value):
             return f"{key} is a number, and `{value}` is none"

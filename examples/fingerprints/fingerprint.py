@@ -180,7 +180,11 @@ def vectors():
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("{"):
+        print("fingerprint.py '{\"name\": .., \"version\": .., \"args\": [..], \"kwargs\": {..}}' prints the fingerprint of a call;")
+        print("without a call it writes vectors.json anew")
+        sys.exit(0 if sys.argv[1] in ("-h", "--help") else 2)
+    elif len(sys.argv) > 1:
         asked = json.loads(sys.argv[1])
         print(fingerprint(asked["name"], asked.get("version", 0), from_json(asked.get("args", [])), from_json(asked.get("kwargs", {}))))
     else:

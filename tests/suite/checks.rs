@@ -19,6 +19,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             chained,
         ),
         test_async("checks::an_auto_model_that_is_computed_anew_is_found", anew),
+        test_async(
+            "checks::a_query_and_an_assertion_that_are_wrong_are_told_together",
+            together,
+        ),
     ]
 }
 
@@ -89,6 +93,21 @@ async fn found() -> Result<()> {
             );
         }
     }
+    Ok(())
+}
+
+async fn together() -> Result<()> {
+    let mut text = model(
+        "a.m",
+        json!({ "materialized": "table" }),
+        "SELECT nope FROM landing.t",
+    );
+    text.asserts = vec!["no_null(nope)".to_owned(), "nope > 1".to_owned()];
+    let site = site(&[text]).await?;
+    let findings = check::models(&site.lab.world).await;
+    let findings = findings.map_err(|error| rows::chain(&error))?;
+    let codes: Vec<&str> = findings.iter().map(|finding| finding.code).collect();
+    ensure!(codes == ["query", "assert_invalid"], "{findings:?}");
     Ok(())
 }
 

@@ -202,7 +202,7 @@ fn plan_as_json() -> Result<()> {
 
 fn problems() -> Result<()> {
     let folder = project(X86_64)?;
-    let cases: [(&[&str], &[&str]); 7] = [
+    let cases: [(&[&str], &[&str]); 8] = [
         (&["--yes"], &["built for x86_64", "arm64"]),
         (
             &["--arch", "x86_64", "--set", "LogDay=1"],
@@ -215,6 +215,10 @@ fn problems() -> Result<()> {
         (
             &["--arch", "x86_64", "--set", "RefreshMemory=99"],
             &["RefreshMemory", "512"],
+        ),
+        (
+            &["--arch", "x86_64", "--set", "TokenDigests=DIGEST"],
+            &["a dry run", "TokenDigests", "`headwater token`", "`DIGEST`"],
         ),
         (&["--arch", "x86_64", "--name", "Shop"], &["Name", "`Shop`"]),
         // A right to every model is none that can be asked for.
@@ -237,6 +241,9 @@ fn problems() -> Result<()> {
             run(&folder, "deploy", flags)?
         };
         ended(&output, 1, words)?;
+        let text = said(&output);
+        let empty = text.contains("resource") && !text.contains("AWS::");
+        ensure!(!empty, "an empty table: {text}");
     }
     let output = run(&folder, "deploy", &["--json"])?;
     ended(&output, 1, &[])?;

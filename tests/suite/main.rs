@@ -33,6 +33,7 @@ mod quarantine;
 mod readers;
 mod rebuilds;
 mod requests;
+mod said;
 mod tidy;
 mod week;
 
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
     trials.extend(emulated::trials());
     trials.extend(aws_faults::trials());
     trials.extend(requests::trials());
+    trials.extend(said::trials());
     trials.extend(durability::trials());
     trials.extend(edges::trials());
     trials.extend(entries::trials());
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
     trials.extend(flights::trials());
     trials.extend(maintenance::trials());
     trials.extend(quarantine::trials());
+    trials.extend(quarantine::drops::trials());
     trials.extend(readers::trials());
     trials.extend(rebuilds::trials());
     trials.extend(week::trials());

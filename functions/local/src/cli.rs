@@ -24,17 +24,20 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// What flags of every command stand under.
+const COMMON: &str = "Common flags";
+
 /// Flags of every command.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
     /// The project's folder [default: .]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", help_heading = COMMON)]
     pub project: Option<PathBuf>,
     /// Answer with JSON, for programs
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     pub json: bool,
     /// Log more to stderr; twice for still more
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = COMMON)]
     pub verbose: u8,
 }
 
@@ -72,9 +75,9 @@ pub enum Command {
     /// Build models in order, live or not
     #[command(after_help = "Examples:\n  headwater run\n  headwater run gold.revenue --full")]
     Run {
-        /// Only these models, and what they read
+        /// Only these models; what they read is brought up to date before them
         models: Vec<String>,
-        /// Rebuild incremental models from nothing
+        /// Build the named models from nothing, or all when none is named
         #[arg(long)]
         full: bool,
     },
@@ -104,6 +107,12 @@ pub enum Command {
     /// Show what a run would do, and why
     #[command(after_help = "Example:\n  headwater plan")]
     Plan,
+    /// List the tables that a statement can read, or the columns of one
+    #[command(after_help = "Examples:\n  headwater tables\n  headwater tables silver.orders")]
+    Tables {
+        /// The table [default: a line for each]
+        table: Option<String>,
+    },
     /// Run a read-only SQL statement over the lake
     #[command(
         after_help = "Examples:\n  headwater query \"SELECT * FROM gold.revenue\"\n  headwater query --csv - < report.sql > report.csv"
@@ -197,7 +206,7 @@ pub enum Quarantine {
         /// The row
         id: u64,
     },
-    /// Put rows through the model again; those that pass leave the quarantine with the same commit
+    /// Put rows through the model again; those that pass leave the quarantine with the same commit. `--id` may name a dropped row too
     Replay {
         /// The model
         model: String,
@@ -205,7 +214,7 @@ pub enum Quarantine {
         #[arg(long = "id", value_name = "ID")]
         ids: Vec<u64>,
     },
-    /// Leave rows out for good
+    /// Leave rows out for good: no refresh and no rebuild reads them again
     Drop {
         /// The model
         model: String,

@@ -58,6 +58,15 @@ impl Failure {
         Self::project("")
     }
 
+    /// The same, with more to say.
+    #[must_use]
+    pub fn and(self, more: &str) -> Self {
+        Self {
+            message: self.message + more,
+            ..self
+        }
+    }
+
     /// All complaints about settings.
     #[must_use]
     pub fn settings(complaints: &[Complaint]) -> Self {

@@ -10,6 +10,7 @@ pub mod commands;
 pub mod failure;
 pub mod infra;
 pub mod project;
+pub mod remarks;
 pub mod screen;
 pub mod server;
 pub mod tables;

@@ -3,10 +3,12 @@
 use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
-use comfy_table::{
-    Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, TableComponent, presets,
-};
+use comfy_table::{Cell, CellAlignment, Color};
 use domain::Duration;
+
+mod table;
+
+pub use table::Table;
 
 /// Whether stdout takes colours: a terminal, and `NO_COLOR` is not set.
 #[must_use]
@@ -38,42 +40,7 @@ pub fn remark(line: &str) {
 /// figures.
 #[must_use]
 pub fn table(titles: &[&str]) -> Table {
-    let mut table = Table::new();
-    table
-        .load_preset(presets::UTF8_HORIZONTAL_ONLY)
-        .set_content_arrangement(ContentArrangement::Dynamic);
-    // A rule under the titles is enough; one under every row drowns the rows.
-    for line in [
-        TableComponent::HorizontalLines,
-        TableComponent::MiddleIntersections,
-        TableComponent::TopBorder,
-        TableComponent::TopBorderIntersections,
-        TableComponent::TopLeftCorner,
-        TableComponent::TopRightCorner,
-        TableComponent::BottomBorder,
-        TableComponent::BottomBorderIntersections,
-        TableComponent::BottomLeftCorner,
-        TableComponent::BottomRightCorner,
-    ] {
-        table.remove_style(line);
-    }
-    table.set_header(titles.iter().map(|title| {
-        let (name, alignment) = match title.strip_prefix('>') {
-            Some(name) => (name, CellAlignment::Right),
-            None => (*title, CellAlignment::Left),
-        };
-        Cell::new(name)
-            .set_alignment(alignment)
-            .add_attribute(Attribute::Bold)
-    }));
-    if is_coloured() {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-        // Without a terminal there is no width to keep to.
-        table.set_content_arrangement(ContentArrangement::Disabled);
-    }
-    table
+    Table::new(titles)
 }
 
 /// A cell of text.
@@ -138,6 +105,13 @@ pub fn span(span: Duration) -> String {
     }
 }
 
+/// An RFC 3339 moment for people, in UTC: `2026-11-29 16:44:49`.
+#[must_use]
+pub fn moment(moment: &str) -> String {
+    let whole = moment.split(['.', 'Z']).next().unwrap_or(moment);
+    whole.replace('T', " ")
+}
+
 /// A block of lines that each drawing puts in the place of the last.
 #[derive(Debug, Default)]
 pub struct Canvas {
@@ -156,9 +130,12 @@ impl Canvas {
             write!(out, "\x1b[{}A\x1b[J", self.lines)?;
         }
         self.lines = block.lines().count();
+        // A line of the block is one of the screen: what is longer ends at its edge.
+        write!(out, "\x1b[?7l")?;
         for line in block.lines() {
             writeln!(out, "{line}")?;
         }
+        write!(out, "\x1b[?7h")?;
         out.flush()
     }
 }
@@ -174,6 +151,9 @@ mod tests {
             ["0", "999", "1,000", "336,776"]
         );
         assert_eq!(counted(1, "row"), "1 row");
+        for at in ["2026-11-29T16:44:49Z", "2026-11-29T16:44:49.936947Z"] {
+            assert_eq!(moment(at), "2026-11-29 16:44:49");
+        }
         let spans = [0, 250, 87_000, 1_234_000, 300_000_000, 9_000_000_000]
             .map(Duration::from_micros)
             .map(span);

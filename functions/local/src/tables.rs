@@ -5,7 +5,7 @@ use arrow::{
     datatypes::{Field, Schema},
     util::display::{ArrayFormatter, FormatOptions},
 };
-use comfy_table::{Cell, CellAlignment, Color, Table};
+use comfy_table::{Cell, CellAlignment, Color};
 use domain::{Duration, TableName};
 use engine::{
     cycle::Report,
@@ -15,7 +15,7 @@ use engine::{
 };
 use ports::{Error, Kind, Result};
 
-use crate::screen::{coloured, count, counted, number, right, span, table, text};
+use crate::screen::{self, Table, coloured, count, counted, number, right, span, table, text};
 
 /// Where every live model stands.
 #[must_use]
@@ -27,7 +27,9 @@ pub fn models(status: &Status) -> Table {
     let mut titles = vec!["model", "status", ">lag", ">p50 / p95, 1 h"];
     titles.extend(is_target.then_some(">target"));
     titles.extend([">rows", ">watermark", ">refreshes", "last refresh"]);
-    let mut table = table(&titles);
+    // Without room for all, what the others say too goes first.
+    let (lag, refreshes) = (3, titles.len() - 2);
+    let mut table = table(&titles).with_spare(&[refreshes, lag]);
     for model in &status.models {
         let mut row = vec![
             text(&model.model),
@@ -40,7 +42,7 @@ pub fn models(status: &Status) -> Table {
             number(model.rows),
             number(model.watermark),
             number(model.refreshes),
-            text(clock_time(model.last_refresh.as_deref())),
+            text(clock_time(model.last_refresh.as_deref(), &status.now)),
         ]);
         table.add_row(row);
     }
@@ -85,37 +87,10 @@ pub fn sources(status: &Status) -> Table {
             number(source.rows),
             number(source.watermark),
             number(source.commits),
-            text(clock_time(source.advanced_at.as_deref())),
+            text(clock_time(source.advanced_at.as_deref(), &status.now)),
         ]);
     }
     table
-}
-
-/// The last error of every model that has one, what its assertions of severity warn say, and what an edit waits for: a line
-/// each.
-#[must_use]
-pub fn troubles(status: &Status) -> Vec<String> {
-    let error = |model: &ModelStatus| {
-        let error = model.last_error.as_ref()?;
-        let retry = model.retry_in_seconds.filter(|seconds| *seconds > 0.0);
-        let retry = retry
-            .map(|s| format!(" (next try in {})", span(Duration::from_secs_f64(s))))
-            .unwrap_or_default();
-        Some(format!("{}: {error}{retry}", model.model))
-    };
-    let lines = |model: &ModelStatus| {
-        let warned = model.warnings.iter();
-        let warned = warned.map(|warning| format!("{}: warning: {warning}", model.model));
-        let edited = model.edited.then(|| {
-            let name = &model.model;
-            format!(
-                "{name}: edited since its rows were built; `headwater run {name} --full` builds them anew"
-            )
-        });
-        let lines = error(model).into_iter().chain(warned).chain(edited);
-        lines.collect::<Vec<_>>()
-    };
-    status.models.iter().flat_map(lines).collect()
 }
 
 fn state(model: &ModelStatus) -> Cell {
@@ -131,12 +106,15 @@ fn state(model: &ModelStatus) -> Cell {
     }
 }
 
-/// The time of day of an RFC 3339 moment, in UTC, with its date when there is room for it:
-/// `2026-11-29 16:44:49`.
-fn clock_time(moment: Option<&str>) -> String {
-    match moment {
-        None => String::from("never"),
-        Some(moment) => moment.split('.').next().unwrap_or(moment).replace('T', " "),
+/// An RFC 3339 moment in UTC, without its date when that is today's: `2026-11-29 16:44:49`, `16:44:49`.
+fn clock_time(moment: Option<&str>, now: &str) -> String {
+    let Some(moment) = moment else {
+        return String::from("never");
+    };
+    let whole = screen::moment(moment);
+    match (whole.split_once(' '), now.split_once('T')) {
+        (Some((day, time)), Some((today, _))) if day == today => time.to_owned(),
+        _ => whole,
     }
 }
 
@@ -150,7 +128,7 @@ pub fn report(report: &Report, order: &[TableName]) -> Table {
         ">removed",
         ">rows",
         ">took",
-        ">lag removed",
+        ">age of data",
     ]);
     for (model, how) in order
         .iter()
@@ -189,29 +167,6 @@ fn outcome(how: &Refreshed) -> Cell {
     }
 }
 
-/// What went wrong in a report: the model and the message, and whether it is an error.
-#[must_use]
-pub fn remarks(report: &Report) -> Vec<(String, bool)> {
-    let mut remarks = Vec::new();
-    for (model, how) in &report.models {
-        match how {
-            Refreshed::Built {
-                warnings,
-                recomputed,
-                ..
-            } => {
-                let said = warnings.iter().chain(recomputed);
-                remarks.extend(said.map(|said| (format!("{model}: {said}"), false)));
-            }
-            Refreshed::Error { message } | Refreshed::AssertionFailed { message } => {
-                remarks.push((format!("{model}: {message}"), true));
-            }
-            Refreshed::Idle | Refreshed::Conflict | Refreshed::Held { .. } => {}
-        }
-    }
-    remarks
-}
-
 /// How one refresh ended, on one line.
 #[must_use]
 pub fn sentence(model: &TableName, how: &Refreshed) -> Option<String> {
@@ -222,14 +177,19 @@ pub fn sentence(model: &TableName, how: &Refreshed) -> Option<String> {
             rows,
             lag_ms,
             duration_ms,
+            quarantined,
             ..
         } => Some(format!(
-            "refreshed  {model}  +{} -{}, {} now, {}, lag {}",
+            "refreshed  {model}  +{} -{}, {} now, {}, lag {}{}",
             count(*added),
             count(*deleted),
             counted(*rows, "row"),
             span(Duration::from_millis(*duration_ms)),
             span(Duration::from_millis(*lag_ms)),
+            match quarantined {
+                0 => String::new(),
+                some => format!(", {} quarantined", count(*some)),
+            },
         )),
         Refreshed::Error { message } => Some(format!("failed     {model}  {message}")),
         Refreshed::AssertionFailed { message } => Some(format!("refused    {model}  {message}")),
@@ -251,12 +211,37 @@ pub fn plan(steps: &[Step]) -> Table {
         table.add_row(vec![
             text(&step.model),
             coloured(step.action, colour),
-            text(&step.reason),
+            text(step.reason.split(EDITED).next().unwrap_or_default()),
             text(step.reads.join("\n")),
-            text(&step.strategy),
+            text(match anew(step) {
+                Some(_) => "auto, all rows anew",
+                None => &step.strategy,
+            }),
         ]);
     }
     table
+}
+
+/// Where the sentence about an edit begins in a reason.
+const EDITED: &str = "; edited since";
+
+/// Why an auto model is computed anew with every refresh.
+fn anew(step: &Step) -> Option<&str> {
+    step.strategy.strip_prefix("auto: ")
+}
+
+/// What is said of a plan below its table: sentences that no column has room for.
+#[must_use]
+pub fn plan_notes(steps: &[Step]) -> Vec<String> {
+    let notes = |step: &Step| {
+        let model = &step.model;
+        let edited = step.reason.split_once(EDITED);
+        let edited = edited.map(|(_, rest)| format!("note: {model}: edited since{rest}"));
+        let anew = anew(step)
+            .map(|why| format!("note: {model}: every refresh computes all its rows anew: {why}"));
+        edited.into_iter().chain(anew).collect::<Vec<_>>()
+    };
+    steps.iter().flat_map(notes).collect()
 }
 
 /// Rows of a statement.

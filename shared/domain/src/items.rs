@@ -271,9 +271,20 @@ pub struct Collected {
 pub struct Quarantine {
     /// The rows, in order of their sequence.
     pub rows: Vec<BadRow>,
-    /// Sequences of rows that nobody wants any more: they stay out, and are listed no more.
+    /// Sequences of rows that nobody wants any more: they stay out of every build, and are listed no more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<u64>,
+    /// The input whose rows these are: of another one they say nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_of: Option<TableName>,
+}
+
+impl Quarantine {
+    /// Whether dropped rows are rows of this input. Before it was remembered, a model had one only.
+    #[must_use]
+    pub fn drops_of(&self, input: &TableName) -> bool {
+        self.dropped_of.as_ref().is_none_or(|of| of == input)
+    }
 }
 
 /// A row of an input that broke a model.
@@ -283,7 +294,7 @@ pub struct BadRow {
     pub input: TableName,
     /// The row's sequence in it.
     pub sequence: u64,
-    /// When it broke the model.
+    /// When it broke the model first.
     pub at: Timestamp,
     /// How.
     pub reason: String,

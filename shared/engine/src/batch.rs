@@ -13,7 +13,8 @@ use crate::{
     refresh::{self, Refreshed, job::Reason},
 };
 
-/// Builds `only` (with all they read), or everything when empty. `full` rebuilds incremental models from nothing.
+/// Builds `only` (with all they read), or everything when empty. `full` builds from nothing: `only`, or everything. What those
+/// read is brought up to date as ever, and what reads them follows them with its next build.
 ///
 /// Pauses and backoffs are the runner's: a batch run was asked for. Tables and models that have nothing new to read are
 /// left alone; views and ephemeral models are only checked.
@@ -27,7 +28,10 @@ pub async fn run(
     observer: &dyn Observer,
 ) -> Result<Report> {
     let chosen = chosen(world, only)?;
-    let reason = if full { Reason::Full } else { Reason::Batch };
+    let reason = |name: &TableName| match full && (only.is_empty() || only.contains(name)) {
+        true => Reason::Full,
+        false => Reason::Batch,
+    };
     let mut report = Report::default();
     let mut failed: BTreeSet<TableName> = BTreeSet::new();
     for name in world
@@ -46,7 +50,7 @@ pub async fn run(
             None if pins::is_view(model) => checked(world, model).await?,
             None => {
                 observer.started(name);
-                let how = refresh::build(world, model, None, reason).await?;
+                let how = refresh::build(world, model, None, reason(name)).await?;
                 observer.ended(name, &how);
                 how
             }

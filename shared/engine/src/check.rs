@@ -104,7 +104,14 @@ impl Check<'_> {
             Err(error) if error.kind == Kind::Invalid || error.kind == Kind::NotFound => {
                 let message = reason(&error);
                 let at = place(model, &message);
-                Ok(vec![finding(model, "query", message, at)])
+                let mut findings = vec![finding(model, "query", message, at)];
+                // What cannot be asked of any rows is told with it; the others need a query that can be planned.
+                findings.extend(model.asserts.iter().filter_map(|assert| {
+                    let error = checks::Check::read(&model.name, assert).err()?;
+                    let why = ports::error::chain(&error);
+                    Some(finding(model, "assert_invalid", why, (assert.line, 1)))
+                }));
+                Ok(findings)
             }
             Err(error) => Err(error),
         }

@@ -88,11 +88,7 @@ async fn step(
         false => (action, reason),
     };
     if is_live(model) && loaded.is_built() && is_edited(&loaded.state, &job.digest) {
-        let name = &model.name;
-        reason.push_str(&format!(
-            "; edited since its rows were built: new rows follow the new definition, `headwater run {name} --full` \
-             applies it to all"
-        ));
+        reason.push_str(&format!("; {}", edited(model)));
     }
     Ok(Step {
         model: model.name.clone(),
@@ -101,6 +97,21 @@ async fn step(
         reads: loaded.inputs.iter().map(range).collect(),
         strategy: strategy(world, model),
     })
+}
+
+/// What an edit of a live model waits for.
+#[must_use]
+pub fn edited(model: &Model) -> String {
+    let name = &model.name;
+    match model.is_auto() {
+        true => String::from(
+            "edited since its rows were built: the next refresh applies the new definition to all rows",
+        ),
+        false => format!(
+            "edited since its rows were built: new rows follow the new definition, `headwater run {name} --full` applies \
+             it to all"
+        ),
+    }
 }
 
 fn live(decision: &Decision, loaded: &Loaded) -> (&'static str, String) {

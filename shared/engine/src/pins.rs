@@ -13,6 +13,8 @@ use domain::{
 };
 use ports::{Error, Kind, Result, columns, query::Catalog, tables::Pin};
 
+use crate::refresh::job::is_live;
+
 /// What a statement reads, views looked through.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reads {
@@ -140,14 +142,24 @@ pub(crate) fn pin(
 /// The error of a table that is not there.
 pub(crate) fn missing(project: &Project, table: &TableName) -> Error {
     let error = Error::new(Kind::NotFound, "read table", table);
-    if project.models.contains_key(table) {
-        return error.because(
-            "the model has not been built yet: `headwater run` or the live runner builds it",
-        );
+    if let Some(model) = project.models.get(table) {
+        return error.because(match is_live(model) {
+            true => format!(
+                "the model has not been built yet: where `headwater serve` or `headwater live` runs, it is there about a \
+                 second after its first rows have landed; `headwater run {table}` builds it now"
+            ),
+            false => format!("the model has not been built yet: `headwater run {table}` builds it"),
+        });
     }
     let mut models = project.models.values();
     if table.is_landing() && models.any(|model| model.reads.contains(table)) {
         return error.because("nothing has landed in it yet");
+    }
+    if table.schema() == "information_schema" {
+        return error.because(
+            "there is no catalog to select from: `headwater tables` lists tables, `headwater tables schema.name` the columns \
+             of one",
+        );
     }
     match project.nearest(&table.to_string()) {
         Some(near) => error.because(format!("there is no such table; did you mean `{near}`?")),

@@ -184,45 +184,104 @@ pub async fn show(world: &World, model: &TableName, id: u64) -> Result<Row> {
     Ok(row)
 }
 
-/// Drops rows: they stay out of the model, and are listed no more. Without `ids` all of them. A build from nothing tries them
-/// again, as it does every row.
+/// Drops rows for good: no refresh and no build from nothing reads them again, and they are listed no more. Without `ids` all of
+/// them. The rows stay in the input, and in `quarantine.<model>`; a replay that names one takes it back.
 ///
 /// # Errors
 /// `NotFound` for a row that is not there; what the state store answers.
 pub async fn drop_rows(world: &World, model: &TableName, ids: Option<&[u64]>) -> Result<Dropped> {
     let model = &find(world, model)?.name;
-    let (list_key, state_key) = (load::quarantine(model), load::state(model));
     for _ in 0..ATTEMPTS_MAX {
-        let items = Items::load(&*world.state, [list_key.clone(), state_key.clone()]).await?;
-        let mut list: Quarantine = items.get(&list_key)?.unwrap_or_default();
+        let (items, mut list) = listed(world, model).await?;
         let chosen = chosen(model, &list, ids)?;
         let dropped = chosen.len() as u64;
+        let of = list.rows.iter().find(|row| chosen.contains(&row.sequence));
+        if let Some(input) = of.map(|row| row.input.clone()) {
+            if !list.drops_of(&input) {
+                list.dropped.clear();
+            }
+            list.dropped_of = Some(input);
+        }
         list.rows.retain(|row| !chosen.contains(&row.sequence));
         list.dropped.extend(chosen);
         if list.dropped.len() > DROPPED_MAX {
             let why = format!(
-                "it would remember more than {DROPPED_MAX} dropped rows; rebuild it: `headwater run {model} --full`"
+                "it would remember more than {DROPPED_MAX} dropped rows: leave such rows out by a condition in the model, then \
+                 `headwater run {model} --full`"
             );
             return Err(Error::new(Kind::TooLarge, "drop rows of", model).because(why));
         }
-        let left = list.rows.len() as u64;
-        let state = ModelState {
-            quarantined: left,
-            ..items.state(model)?
-        };
-        let writes = vec![
-            Write::put(list_key.clone(), &list, items.expect(&list_key)),
-            Write::put(state_key.clone(), &state, items.expect(&state_key)),
-        ];
-        if world.state.transact(writes).await?.is_committed() {
+        if is_kept(world, model, &items, &list).await? {
             return Ok(Dropped {
                 model: model.clone(),
                 dropped,
-                left,
+                left: list.rows.len() as u64,
             });
         }
     }
     Err(Error::new(Kind::Conflict, "drop rows of", model).because("it changes all the time"))
+}
+
+/// Puts those of the rows that were dropped among the others in quarantine again.
+///
+/// # Errors
+/// What the state store answers.
+async fn take_back(world: &World, model: &TableName, ids: &[u64]) -> Result<()> {
+    for _ in 0..ATTEMPTS_MAX {
+        let (items, mut list) = listed(world, model).await?;
+        let reads = world.project.inputs.get(model);
+        let is_read = |input: &TableName| reads.into_iter().flatten().any(|read| read == input);
+        let Some(input) = list.dropped_of.clone().filter(is_read) else {
+            return Ok(());
+        };
+        let (back, dropped): (Vec<u64>, Vec<u64>) =
+            list.dropped.iter().partition(|row| ids.contains(row));
+        if back.is_empty() {
+            return Ok(());
+        }
+        list.dropped = dropped;
+        let at = world.clock.now();
+        list.rows.extend(back.into_iter().map(|sequence| BadRow {
+            input: input.clone(),
+            sequence,
+            at,
+            reason: String::from("it had been dropped"),
+        }));
+        list.rows.sort_by_key(|row| row.sequence);
+        if is_kept(world, model, &items, &list).await? {
+            return Ok(());
+        }
+    }
+    Err(Error::new(Kind::Conflict, "take rows back of", model).because("it changes all the time"))
+}
+
+/// A model's list, and the items that it is changed with.
+async fn listed(world: &World, model: &TableName) -> Result<(Items, Quarantine)> {
+    let keys = [load::quarantine(model), load::state(model)];
+    let items = Items::load(&*world.state, keys).await?;
+    let list = items.get(&load::quarantine(model))?.unwrap_or_default();
+    Ok((items, list))
+}
+
+/// Keeps a list, and its length in the model's state, unless somebody changed either since it was read.
+async fn is_kept(
+    world: &World,
+    model: &TableName,
+    items: &Items,
+    list: &Quarantine,
+) -> Result<bool> {
+    let (list_key, state_key) = (load::quarantine(model), load::state(model));
+    let state = ModelState {
+        quarantined: list.rows.len() as u64,
+        ..items.state(model)?
+    };
+    let expect = [&list_key, &state_key].map(|key| items.expect(key));
+    let [list_is, state_is] = expect;
+    let writes = vec![
+        Write::put(list_key, list, list_is),
+        Write::put(state_key, &state, state_is),
+    ];
+    Ok(world.state.transact(writes).await?.is_committed())
 }
 
 /// The rows that are meant: those named, or all.

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    World,
+    World, explain,
     known::Known,
     lags,
     load::{self, Items},
@@ -118,6 +118,8 @@ pub struct ModelStatus {
     pub retry_in_seconds: Option<f64>,
     /// Whether its definition is another one than its rows were built from: new rows follow the new one.
     pub edited: bool,
+    /// What that means for its rows, and what to do about it.
+    pub edit: Option<String>,
     /// Change events quarantined since their key's tombstone may be gone.
     pub late_after_gc: u64,
     /// Rows of its inputs that are in quarantine.
@@ -258,6 +260,7 @@ async fn one(
         consecutive_failures: state.failures,
         last_error: state.last_error,
         edited,
+        edit: definition.filter(|_| edited).map(explain::edited),
         retry_in_seconds: state.retry_at.map(|at| at.since(now).as_secs_f64()),
         late_after_gc: state.late_after_gc,
         quarantined: state.quarantined,

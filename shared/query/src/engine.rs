@@ -173,7 +173,9 @@ impl Job {
         let limit = self.statement.limits.rows.unwrap_or(u64::MAX);
         self.doing("run statement")
             .error(Kind::TooLarge)
-            .because(format!("it returns more than {limit} rows"))
+            .because(format!(
+                "it returns more than {limit} rows: write a LIMIT, or raise `query.rows_max`"
+            ))
     }
 }
 

@@ -44,6 +44,9 @@ impl Doing<'_> {
         if kind == Kind::TooLarge {
             text = format!("memory limit of {} bytes reached: {text}", self.memory);
         }
+        if text.contains("Placeholder '?'") {
+            text.push_str("; write `$1`, `$2` and on where parameters go");
+        }
         self.error(kind).because(text)
     }
 }

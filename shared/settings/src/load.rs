@@ -86,8 +86,10 @@ impl Settings {
             embedder: embedder(&mut reader, top.take("embedder"), &project),
             project,
         };
+        let known = top.known().to_vec();
         reader.finish(top);
         lasting(&mut reader, &settings);
+        reader.finish_top(&known);
         if reader.complaints.is_empty() {
             Ok(settings)
         } else {
@@ -100,6 +102,11 @@ impl Settings {
     pub fn source(&self, name: &str) -> Source {
         self.sources.get(name).cloned().unwrap_or_default()
     }
+}
+
+/// Where a section stands in the file, for what is wrong with several of its keys together.
+pub(crate) fn place_of(node: Option<&Node>) -> String {
+    node.map_or_else(|| FILE.to_owned(), |node| node.place.clone())
 }
 
 fn accept(text: &str) -> Result<String, String> {
@@ -164,9 +171,7 @@ fn is_table(name: &str) -> bool {
 }
 
 fn queues(reader: &mut Reader<'_>, node: Option<Node>) -> Queues {
-    let place = node
-        .as_ref()
-        .map_or_else(|| FILE.to_owned(), |node| node.place.clone());
+    let place = place_of(node.as_ref());
     let mut section = reader.section("queue", node);
     let mut url = |key| reader.value(&mut section, key, String::new(), queue_url);
     let (advances, refreshes) = (url("advances"), url("refreshes"));
@@ -202,13 +207,25 @@ fn live(reader: &mut Reader<'_>, node: Option<Node>) -> LiveSettings {
         d.unavailable_value,
         placeholder,
     );
+    let poll_interval =
+        reader.value(
+            &mut section,
+            "poll_interval",
+            d.poll_interval,
+            |text| match parse_duration(text) {
+                Ok(span) if span < Duration::from_millis(10) => Err(String::from(
+                    "it must be at least 10ms, or the runner would only poll",
+                )),
+                span => span.map_err(|error| error.to_string()),
+            },
+        );
     let mut span = |key, default| reader.value(&mut section, key, default, parse_duration);
     let live = LiveSettings {
         enabled,
         min_interval: span("min_interval", d.min_interval),
         debounce: span("debounce", d.debounce),
         max_latency: span("max_latency", d.max_latency),
-        poll_interval: span("poll_interval", d.poll_interval),
+        poll_interval,
         log_interval: span("log_interval", d.log_interval),
         backoff_base: span("backoff_base", d.backoff_base),
         backoff_max: span("backoff_max", d.backoff_max),
@@ -220,12 +237,6 @@ fn live(reader: &mut Reader<'_>, node: Option<Node>) -> LiveSettings {
         tombstone_retention: span("tombstone_retention", d.tombstone_retention),
         maintenance: d.maintenance,
     };
-    if live.poll_interval < Duration::from_millis(10) {
-        reader.complain(
-            FILE,
-            "`live.poll_interval` must be at least 10ms, or the runner would only poll",
-        );
-    }
     finish(reader, section, "live");
     live
 }
@@ -306,6 +317,7 @@ fn digest(text: &str) -> Result<[u8; 32], String> {
 }
 
 fn maintenance(reader: &mut Reader<'_>, node: Option<Node>) -> Maintenance {
+    let place = place_of(node.as_ref());
     let mut section = reader.section("maintenance", node);
     let d = Maintenance::default();
     let enabled = reader.value(&mut section, "enabled", d.enabled, boolean);
@@ -322,7 +334,7 @@ fn maintenance(reader: &mut Reader<'_>, node: Option<Node>) -> Maintenance {
     };
     if maintenance.grace < GRACE_MIN || maintenance.orphans < maintenance.grace {
         reader.complain(
-            FILE,
+            place,
             "`maintenance.grace` must be at least 1m, and `maintenance.orphans` no less than it: reads and refreshes \
              under way need the objects they began with",
         );
@@ -334,7 +346,8 @@ fn maintenance(reader: &mut Reader<'_>, node: Option<Node>) -> Maintenance {
 /// A statement must not outlive the objects that it began to read.
 fn lasting(reader: &mut Reader<'_>, settings: &Settings) {
     let (timeout, grace) = (settings.query.timeout, settings.live.maintenance.grace);
-    if timeout.saturating_mul(SLOW_READS) > grace {
+    // What is shorter than any grace may be has been told.
+    if grace >= GRACE_MIN && timeout.saturating_mul(SLOW_READS) > grace {
         reader.complain(
             FILE,
             format!(

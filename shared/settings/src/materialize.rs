@@ -8,14 +8,28 @@ use domain::{
 
 use std::path::Path;
 
-use crate::{Embedding, FILE, Secret, load::finish, read::Reader, tree::Node, words::size};
+use crate::{
+    Embedding, Secret,
+    load::{finish, place_of},
+    read::Reader,
+    tree::Node,
+    words::size,
+};
 
 pub(crate) fn materialize(reader: &mut Reader<'_>, node: Option<Node>) -> EntrySettings {
     let mut section = reader.section("materialize", node);
     let d = EntrySettings::default();
     let bytes = |text: &str| size(text).map(|bytes| bytes as u64);
     let mode = reader.value(&mut section, "mode", d.mode, mode);
-    let inline_max = reader.value(&mut section, "inline_max", d.inline_max, bytes);
+    let inline_max = reader.value(&mut section, "inline_max", d.inline_max, |text| {
+        match bytes(text) {
+            Ok(size) if size > INLINE_MAX => Err(format!(
+                "`{text}` is more than {}KB: what is longer does not fit an item of the state store",
+                INLINE_MAX >> 10
+            )),
+            size => size,
+        }
+    });
     let upload_max = reader.value(&mut section, "upload_max", d.upload_max, bytes);
     let count = |text: &str| {
         let count = text.replace('_', "").parse::<u64>();
@@ -36,20 +50,13 @@ pub(crate) fn materialize(reader: &mut Reader<'_>, node: Option<Node>) -> EntryS
         exact_max,
         search_cache,
     };
-    if settings.inline_max > INLINE_MAX {
-        reader.complain(
-            FILE,
-            format!(
-                "`materialize.inline_max` is at most {INLINE_MAX} bytes: what is longer does not fit an item of the state store"
-            ),
-        );
-    }
     finish(reader, section, "materialize");
     settings
 }
 
 /// `embedder`: what makes vectors of text. The scheme of the URL chooses.
 pub(crate) fn embedder(reader: &mut Reader<'_>, node: Option<Node>, project: &Path) -> Embedding {
+    let place = place_of(node.as_ref());
     let mut section = reader.section("embedder", node);
     let url = reader.value(&mut section, "url", String::new(), accept);
     let model = reader.value(&mut section, "model", String::new(), accept);
@@ -68,12 +75,12 @@ pub(crate) fn embedder(reader: &mut Reader<'_>, node: Option<Node>, project: &Pa
             }
         }
         (Some(("http" | "https", _)), "") => {
-            reader.complain(FILE, "`embedder.url` of a service needs `embedder.model`");
+            reader.complain(place, "`embedder.url` of a service needs `embedder.model`");
             Embedding::None
         }
         (Some(("bedrock", "")), "") => {
             reader.complain(
-                FILE,
+                place,
                 "`bedrock://` needs a model behind it, or `embedder.model`",
             );
             Embedding::None
@@ -82,7 +89,7 @@ pub(crate) fn embedder(reader: &mut Reader<'_>, node: Option<Node>, project: &Pa
         (Some(("bedrock", model)), _) => Embedding::Bedrock(model.to_owned()),
         _ => {
             reader.complain(
-                FILE,
+                place,
                 "`embedder.url` is `https://host/v1`, `bedrock://model`, or `file://folder` of a local model",
             );
             Embedding::None

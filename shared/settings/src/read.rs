@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::{
     Complaint,
     tree::{Key, Node, Value},
-    words::nearest,
+    words::{mistyped, nearest},
 };
 
 /// Prefix of the variables that override settings.
@@ -131,6 +131,32 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Complains about variables that are all but those of a key of the top, or of one of its sections.
+    pub(crate) fn finish_top(&mut self, known: &[&str]) {
+        let names = self
+            .vars
+            .keys()
+            .filter_map(|name| name.strip_prefix(PREFIX));
+        let names: Vec<String> = names.map(str::to_ascii_lowercase).collect();
+        for name in names {
+            if known.iter().any(|known| is_under(&name, known)) {
+                continue;
+            }
+            let (first, rest) = match name.split_once('_') {
+                Some((first, rest)) => (first, format!("_{rest}")),
+                None => (name.as_str(), String::new()),
+            };
+            if let Some(near) = mistyped(first, known.iter().copied()) {
+                let variable = |name: &str| format!("{PREFIX}{}", name.to_ascii_uppercase());
+                let meant = variable(&format!("{near}{rest}"));
+                self.complain(
+                    variable(&name),
+                    format!("it sets nothing; did you mean `{meant}`?"),
+                );
+            }
+        }
+    }
+
     /// Complains about variables under `section` that override nothing. Other `HEADWATER_*`
     /// variables belong to others.
     pub(crate) fn finish_variables(&mut self, section: &str, known: &[&str]) {
@@ -152,6 +178,12 @@ impl<'a> Reader<'a> {
             );
         }
     }
+}
+
+/// Whether a variable is one of a section's, or stands for a section.
+fn is_under(variable: &str, section: &str) -> bool {
+    let rest = variable.strip_prefix(section);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
 }
 
 impl Section {

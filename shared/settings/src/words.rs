@@ -107,6 +107,15 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, candidate)| candidate)
 }
 
+/// The name that is all but `name`: one edit away, or two of a long one.
+pub(crate) fn mistyped<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let mut near = known.into_iter();
+    near.find(|candidate| (1..=candidate.len() / 4).contains(&edits(name, candidate)))
+}
+
 /// Edits from one text to the other: insertions, deletions and replacements of a character.
 fn edits(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();

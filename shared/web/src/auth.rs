@@ -58,7 +58,13 @@ pub(crate) async fn guard(
     }
     let problem = Problem::new(
         StatusCode::UNAUTHORIZED,
-        "send a token: `Authorization: Bearer TOKEN`",
+        match request.headers().contains_key(AUTHORIZATION) {
+            true => {
+                "this token is not known here: `auth.tokens` names the digests of those that are, as `headwater token` prints \
+                 them, and `Authorization: Bearer TOKEN` shows one"
+            }
+            false => "send a token: `Authorization: Bearer TOKEN`",
+        },
     );
     let mut response = problem.into_response();
     response

@@ -8,6 +8,7 @@ use axum::{
 use domain::{Materialized, Position, TableName, items};
 use engine::{control, lags, runner::Event, status};
 use ports::{queue::Announcement, state::Key};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
@@ -15,11 +16,20 @@ use crate::{
     problem::{Answer, Problem, table},
 };
 
+/// Where everything stands, and of what.
+#[derive(Debug, Serialize)]
+pub(crate) struct Standing {
+    /// The project's name.
+    project: String,
+    #[serde(flatten)]
+    status: status::Status,
+}
+
 /// `GET /api/live/status`.
-pub(crate) async fn status(State(shared): State<Shared>) -> Answer<Json<status::Status>> {
-    Ok(Json(
-        status::status(&shared.world, Some(shared.runner.status())).await?,
-    ))
+pub(crate) async fn status(State(shared): State<Shared>) -> Answer<Json<Standing>> {
+    let project = shared.settings.name.clone();
+    let status = status::status(&shared.world, Some(shared.runner.status())).await?;
+    Ok(Json(Standing { project, status }))
 }
 
 /// `GET /api/models/{model}/lag`: the last hour by minutes, the last day by quarters of an hour.

@@ -1,13 +1,16 @@
 //! `headwater check`: whether everything is as fresh as promised, with an exit code for schedulers.
 
 use domain::Severity;
-use engine::freshness::{self, Judged};
+use engine::{
+    freshness::{self, Judged},
+    status,
+};
 use serde_json::json;
 
 use super::{Context, print_json};
 use crate::{
     failure::Failure,
-    project,
+    project, remarks,
     screen::{counted, say},
     world,
 };
@@ -25,15 +28,23 @@ pub(super) async fn check(context: &Context) -> Result<(), Failure> {
         .filter(|finding| finding.severity == Severity::Error)
         .map(project::line)
         .collect();
+    let status = status::status(&world, None).await?;
+    let told = remarks::of_status(&status).into_iter();
+    let warnings: Vec<String> = told.filter(|line| line.starts_with("warning")).collect();
     if context.json {
         let ok = stale == 0 && broken.is_empty();
-        print_json(&json!({ "ok": ok, "checked": judged, "errors": broken }))?;
+        print_json(
+            &json!({ "ok": ok, "checked": judged, "errors": broken, "warnings": warnings }),
+        )?;
     } else {
         for error in &broken {
             say(&format!("error  {error}"))?;
         }
         for one in &judged {
             say(&line(one))?;
+        }
+        for warning in &warnings {
+            say(warning)?;
         }
         say(&format!(
             "{} checked, {stale} not as promised",

@@ -96,7 +96,7 @@ pub(super) async fn deploy(context: &Context, how: &Deploy) -> Result<(), Failur
         hear,
     )?;
     let plan: Plan = infra::read(&planned)?;
-    if !context.json {
+    if !context.json && !plan.stacks.is_empty() {
         show(&plan)?;
     }
     let answer = ask(how, plan.problems.is_empty())?;
@@ -105,6 +105,10 @@ pub(super) async fn deploy(context: &Context, how: &Deploy) -> Result<(), Failur
             print_json(&json!({ "deployed": false, "plan": planned }))?;
             return Err(Failure::shown());
         }
+        say(match how.yes {
+            true => "nothing was changed; this stands in the way:",
+            false => "a dry run: nothing was changed, and nothing can be deployed yet:",
+        })?;
         return Err(Failure::project(plan.problems.join("\n")));
     }
     if let Answer::Nobody | Answer::No = answer {

@@ -57,10 +57,10 @@ pub enum Entries {
         /// How long they are good for [default: `materialize.ttl`]
         #[arg(long, value_parser = span, value_name = "SPAN")]
         ttl: Option<Duration>,
-        /// What people call it
+        /// What lists show it by; several entries may have the same
         #[arg(long)]
         key: Option<String>,
-        /// Whose it is
+        /// Whose entry it is: the same statement of another tenant has an entry of its own
         #[arg(long)]
         tenant: Option<String>,
         /// An expired entry is a miss, instead of being served while it is rebuilt

@@ -1,6 +1,6 @@
 //! `headwater live lag` and `headwater live profile`: how old data was when it was applied, and what the rows are like.
 
-use comfy_table::{Color, Table};
+use comfy_table::Color;
 use domain::{Duration, TableName, lag::Summary};
 use engine::{
     World,
@@ -11,7 +11,9 @@ use engine::{
 use super::{Context, print_json};
 use crate::{
     failure::Failure,
-    screen::{coloured, counted, is_terminal, number, right, say, span, table, text},
+    screen::{
+        Table, coloured, counted, is_terminal, moment, number, right, say, span, table, text,
+    },
 };
 
 /// What bars are made of, from the least to the greatest.
@@ -48,30 +50,25 @@ pub(super) async fn lag(
 
 /// A line for each model: the last hour, and the day as bars.
 fn each(all: &[History]) -> Table {
-    let mut table = table(&[
-        "model",
-        ">applied",
-        ">p50",
-        ">p95",
-        ">max",
-        ">target",
-        "last hour",
-        ">day p95",
-        "last day",
-    ]);
+    let is_drawn = is_terminal();
+    let mut titles = vec!["model", ">refreshes", ">p50", ">p95", ">max", ">target"];
+    titles.extend(is_drawn.then_some("last hour"));
+    titles.push(">day p95");
+    titles.extend(is_drawn.then_some("last day"));
+    let mut table = table(&titles);
     for history in all {
         let target = history.target_seconds.map(Duration::from_secs_f64);
         let mut row = vec![text(&history.model)];
         row.extend(figures(history.hour));
         row.push(right(target.map(span).unwrap_or_default()));
-        row.push(text(bars(&history.minutes)));
+        row.extend(is_drawn.then(|| text(bars(&history.minutes))));
         row.push(right(
             history
                 .day
                 .map(|day| millis(day.p95_ms))
                 .unwrap_or_default(),
         ));
-        row.push(text(bars(&history.quarters)));
+        row.extend(is_drawn.then(|| text(bars(&history.quarters))));
         table.add_row(row);
     }
     table
@@ -119,31 +116,26 @@ fn stretches(stretches: &[Stretch]) -> Result<(), Failure> {
     if stretches.is_empty() {
         return Ok(());
     }
-    let mut table = table(&["from", ">refreshes", ">p50", ">p95", ">max", "p95"]);
-    // Without a terminal they are left out: they are for the eye.
+    let mut titles = vec!["from", ">refreshes", ">p50", ">p95", ">max"];
+    titles.extend(is_terminal().then_some("p95 as a bar"));
+    let mut table = table(&titles);
+    // Without a terminal bars are left out: they are for the eye.
     let shown = match is_terminal() {
         true => drawn(stretches.iter().map(|stretch| stretch.lags.p95_ms)),
         false => String::new(),
     };
     let mut shown = shown.chars();
     for stretch in stretches {
-        let from = stretch.start.split('.').next().unwrap_or_default();
-        let mut row = vec![text(from.replace('T', " "))];
+        let mut row = vec![text(moment(&stretch.start))];
         row.extend(figures(Some(stretch.lags)));
-        row.push(coloured(
-            shown.next().map(String::from).unwrap_or_default(),
-            Color::Cyan,
-        ));
+        row.extend(shown.next().map(|bar| coloured(bar, Color::Cyan)));
         table.add_row(row);
     }
     Ok(say(&table.to_string())?)
 }
 
-/// The 95th percentiles as bars against the highest of them; nothing where no terminal shows them.
+/// The 95th percentiles as bars against the highest of them.
 fn bars(stretches: &[Stretch]) -> String {
-    if !is_terminal() {
-        return String::new();
-    }
     let from = stretches.len().saturating_sub(BARS_MAX);
     drawn(stretches[from..].iter().map(|stretch| stretch.lags.p95_ms))
 }
@@ -183,7 +175,7 @@ pub(super) async fn profile(
     say(&format!(
         "{}, at {}{how}",
         counted(found.rows, "row"),
-        found.at
+        moment(&found.at.to_string())
     ))?;
     say(&columns(&found).to_string())?;
     if found.left_out > 0 {

@@ -14,9 +14,14 @@ use crate::{failure::Failure, screen::say};
 /// Where the events of the template's data go.
 const WEBHOOK: &str = "http://127.0.0.1:8080/api/ingest/webhook/orders";
 
+/// What keeps files out of a repository.
+const IGNORE: &str = ".gitignore";
+
 /// The template's files: path and text.
-pub(super) const TEMPLATE: [(&str, &str); 6] = [
+pub(super) const TEMPLATE: [(&str, &str); 7] = [
     (FILE, include_str!("../template/headwater.yml")),
+    // What the program keeps beside a project is no part of it.
+    (IGNORE, "/.headwater/\n"),
     ("README.md", include_str!("../template/README.md")),
     (
         "data/orders.ndjson",
@@ -61,6 +66,12 @@ pub(super) fn init(context: &Context, dir: Option<PathBuf>) -> Result<(), Failur
 
 /// Writes the template into a folder that holds no project yet.
 pub(super) fn write(dir: &Path) -> Result<(), Failure> {
+    if let Some(file) = dir.ancestors().find(|above| above.is_file()) {
+        return Err(Failure::usage(format!(
+            "`{}` is a file: name a folder for the project, such as `headwater init shop`",
+            file.display()
+        )));
+    }
     for taken in [FILE, TRANSFORM] {
         if dir.join(taken).exists() {
             return Err(Failure::project(format!(
@@ -69,13 +80,16 @@ pub(super) fn write(dir: &Path) -> Result<(), Failure> {
             )));
         }
     }
-    if let Some((path, _)) = TEMPLATE.iter().find(|(path, _)| dir.join(path).exists()) {
+    // A repository's own is left as it is.
+    let is_kept = |path: &str| path == IGNORE && dir.join(path).exists();
+    let taken = |(path, _): &&(&str, &str)| !is_kept(path) && dir.join(path).exists();
+    if let Some((path, _)) = TEMPLATE.iter().find(taken) {
         return Err(Failure::project(format!(
             "`{}` is there already; nothing was written",
             dir.join(path).display()
         )));
     }
-    for (path, text) in TEMPLATE {
+    for (path, text) in TEMPLATE.into_iter().filter(|(path, _)| !is_kept(path)) {
         let path = dir.join(path);
         let folder = path.parent().unwrap_or(dir);
         fs::create_dir_all(folder)

@@ -16,6 +16,7 @@ use super::{Context, alerted, history, interrupted, named, print_json, run};
 use crate::{
     cli::Control,
     failure::Failure,
+    remarks,
     screen::{Canvas, counted, is_terminal, say},
     tables, world,
 };
@@ -75,8 +76,8 @@ async fn table(world: &World, runner: &Runner) -> Result<(), Failure> {
     loop {
         let now = status::status(world, Some(runner.status())).await?;
         let mut block = tables::models(&now).to_string();
-        for trouble in tables::troubles(&now) {
-            block.push_str(&format!("\nerror: {trouble}"));
+        for trouble in remarks::of_status(&now) {
+            block.push_str(&format!("\n{trouble}"));
         }
         let cycles = now.runner.map_or(0, |runner| runner.cycles);
         block.push_str(&format!("\n{cycles} cycles; Ctrl-C ends"));
@@ -148,11 +149,23 @@ pub(super) async fn control(context: &Context, what: Control) -> Result<(), Fail
             )
         }
         Control::Advance { source } => {
-            let source = named(&source)?;
+            let source = match TableName::landing(&source) {
+                Ok(landing) if !source.contains('.') => {
+                    return Err(Failure::usage(format!(
+                        "`{source}` is no table name: landing tables are named with their schema, `{landing}`"
+                    )));
+                }
+                _ => named(&source)?,
+            };
             let found = control::advance(&world, &source).await?;
             let line = match found.rows {
                 0 => format!("{source}: nothing new, still at {}", found.to),
-                rows => format!("{source}: {rows} rows, from {} to {}", found.from, found.to),
+                rows => format!(
+                    "{source}: {}, from {} to {}",
+                    counted(rows, "row"),
+                    found.from,
+                    found.to
+                ),
             };
             let body = json!({
                 "source": source, "rows": found.rows, "advanced": found.rows > 0, "from": found.from, "to": found.to,
@@ -189,8 +202,8 @@ async fn show_status(context: &Context, world: &World) -> Result<(), Failure> {
         true => say("no live models")?,
         false => say(&tables::models(&status).to_string())?,
     }
-    for trouble in tables::troubles(&status) {
-        say(&format!("error: {trouble}"))?;
+    for trouble in remarks::of_status(&status) {
+        say(&trouble)?;
     }
     match status.sources.is_empty() {
         true => say("nothing has landed")?,

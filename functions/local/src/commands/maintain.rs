@@ -64,7 +64,7 @@ pub(super) async fn some(world: &World) {
     }
 }
 
-fn shown(report: &Report) -> comfy_table::Table {
+fn shown(report: &Report) -> crate::screen::Table {
     let mut table = table(&["what was done", ">how many"]);
     for (what, number) in [
         ("landing commits folded", report.folded_commits),

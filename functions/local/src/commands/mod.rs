@@ -15,6 +15,7 @@ mod quarantine;
 mod query;
 mod run;
 mod serve;
+mod tables;
 mod token;
 mod validate;
 
@@ -91,6 +92,7 @@ pub async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Maintain => maintain::maintain(&context).await,
         Command::Quarantine { what } => quarantine::quarantine(&context, what).await,
         Command::Plan => plan::plan(&context).await,
+        Command::Tables { table } => tables::tables(&context, table.as_deref()).await,
         Command::Query { sql, csv } => query::query(&context, sql, csv).await,
         Command::Entries(what) => entries::entries(&context, what).await,
         Command::Deploy(how) => deploy::deploy(&context, &how).await,

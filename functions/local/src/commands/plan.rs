@@ -16,5 +16,9 @@ pub(super) async fn plan(context: &Context) -> Result<(), Failure> {
     if steps.is_empty() {
         return Ok(say("the project has no models")?);
     }
-    Ok(say(&tables::plan(&steps).to_string())?)
+    say(&tables::plan(&steps).to_string())?;
+    for note in tables::plan_notes(&steps) {
+        say(&note)?;
+    }
+    Ok(())
 }

@@ -6,7 +6,7 @@ use super::{Context, named, print_json};
 use crate::{
     cli::Quarantine,
     failure::Failure,
-    screen::{counted, number, say, table, text},
+    screen::{counted, moment, number, say, table, text},
     world,
 };
 
@@ -99,7 +99,7 @@ fn show_rows(rows: &[Row]) -> Result<(), Failure> {
         shown.add_row(vec![
             number(row.id),
             text(&row.input),
-            text(&row.at),
+            text(moment(&row.at)),
             text(&row.reason),
         ]);
     }
@@ -107,7 +107,12 @@ fn show_rows(rows: &[Row]) -> Result<(), Failure> {
 }
 
 fn show_row(row: &Row) -> Result<(), Failure> {
-    say(&format!("{} of {}, since {}", row.id, row.input, row.at))?;
+    say(&format!(
+        "{} of {}, since {}",
+        row.id,
+        row.input,
+        moment(&row.at)
+    ))?;
     say(&row.reason)?;
     Ok(say(row.row.as_deref().unwrap_or("(the row is gone)"))?)
 }

@@ -37,8 +37,19 @@ pub(super) async fn query(context: &Context, sql: String, csv: bool) -> Result<(
     .await?;
     if context.json || csv {
         let mut encoded = rows::encode(rows, if csv { Format::Csv } else { Format::Json });
-        while let Some(chunk) = encoded.try_next().await? {
+        let mut began = false;
+        loop {
+            let chunk = match encoded.try_next().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                Err(error) if began => {
+                    let cut = "; the rows before that were written, and are not all";
+                    return Err(Failure::from(error).and(cut));
+                }
+                Err(error) => return Err(error.into()),
+            };
             io::stdout().write_all(&chunk)?;
+            began |= !chunk.is_empty();
         }
         return Ok(io::stdout().flush()?);
     }

@@ -10,6 +10,7 @@ use engine::{
 use super::{Context, alerted, maintain, named, print_json};
 use crate::{
     failure::Failure,
+    remarks,
     screen::{self, is_terminal, say},
     tables, world,
 };
@@ -34,7 +35,7 @@ pub(super) async fn run(context: &Context, models: &[String], full: bool) -> Res
 
 /// Shows a report; fails when a model did.
 pub(super) fn show(context: &Context, world: &World, report: &Report) -> Result<(), Failure> {
-    let remarks = tables::remarks(report);
+    let remarks = remarks::of_report(report);
     if context.json {
         print_json(report)?;
     } else if report.models.is_empty() {

@@ -17,6 +17,16 @@ pub(super) fn check(statement: &Statement) -> Result<(), SqlError> {
         Statement::Explain {
             statement: inner, ..
         } if matches!(**inner, Statement::Query(_)) => {}
+        Statement::ShowTables { .. }
+        | Statement::ShowColumns { .. }
+        | Statement::ShowSchemas { .. }
+        | Statement::ShowVariable { .. }
+        | Statement::ExplainTable { .. } => {
+            return Err(SqlError::at(
+                statement.span().start,
+                "only SELECT is allowed here; `headwater tables` lists tables, `headwater tables schema.name` the columns of one",
+            ));
+        }
         _ => {
             return Err(SqlError::at(
                 statement.span().start,

@@ -99,7 +99,9 @@ fn only_one_statement_that_reads_is_taken() {
         ("DELETE FROM t.x", "only SELECT"),
         ("COPY (SELECT 1) TO '/tmp/x.csv'", "only SELECT"),
         ("SET a = 1", "only SELECT"),
-        ("SHOW TABLES", "only SELECT"),
+        ("SHOW TABLES", "`headwater tables` lists tables"),
+        ("SHOW COLUMNS FROM t.x", "the columns of one"),
+        ("DESCRIBE t.x", "the columns of one"),
         ("EXPLAIN DROP TABLE t.x", "only SELECT"),
         (
             "SELECT 1; SELECT 2",

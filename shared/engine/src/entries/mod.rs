@@ -125,7 +125,9 @@ impl Entry {
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// There is no such entry, or none that can be read.
-    #[error("there is no entry `{0}` that can be read: build it under a lease, or ask again later")]
+    #[error(
+        "there is no entry `{0}` that can be read: it was never built, or is gone; `headwater entries list` shows those that are there, and a lease is the right to build it"
+    )]
     Missing(EntryId),
     /// The token is not that of the lease (**E-3**).
     #[error(

@@ -67,7 +67,7 @@ pub(super) async fn columns(
         let there = number(batch, &format!("c{index}"))?;
         Ok(ColumnProfile {
             name: field.name().clone(),
-            kind: field.data_type().to_string(),
+            kind: ports::columns::word(field.data_type()),
             nulls: there.map(|there| all.saturating_sub(there)),
             min: text(batch, &format!("lo{index}"))?,
             max: text(batch, &format!("hi{index}"))?,

@@ -43,7 +43,7 @@ fn column(field: &Field, files: &[Arc<FilePart>]) -> Result<ColumnProfile> {
     };
     Ok(ColumnProfile {
         name: field.name().clone(),
-        kind: field.data_type().to_string(),
+        kind: ports::columns::word(field.data_type()),
         nulls: nulls.filter(|_| whole && !bounds.is_empty()),
         min: end(|bounds| bounds.min.clone(), false)?,
         max: end(|bounds| bounds.max.clone(), true)?,

@@ -6,7 +6,7 @@ use domain::{Model, SEQUENCE, TableName, items::Quarantine};
 use ports::{Error, Kind, Result, tables::Pin};
 use serde::Serialize;
 
-use super::{ATTEMPTS_MAX, Row, chosen, find};
+use super::{ATTEMPTS_MAX, Row, chosen, find, take_back};
 use crate::{
     World, load,
     refresh::{
@@ -33,7 +33,7 @@ pub struct Replayed {
     pub left: Vec<Row>,
 }
 
-/// Puts rows in quarantine through their model again. Without `ids` all of them. Rows that pass go in as the model's strategy
+/// Puts rows in quarantine through their model again. Without `ids` all of them; `ids` may name dropped ones too. Rows that pass go in as the model's strategy
 /// says, those that a newer row of their key has overtaken go nowhere (**M-2**), and both leave the quarantine in the same
 /// transaction. Where rows do not stand for themselves (delete+insert, groups, joins), all of the model is built anew.
 ///
@@ -41,6 +41,7 @@ pub struct Replayed {
 /// `NotFound` for a row that is not there; `Invalid` when the model fails for another reason; what the ports answer.
 pub async fn replay(world: &World, model: &TableName, ids: Option<&[u64]>) -> Result<Replayed> {
     let model = find(world, model)?;
+    take_back(world, &model.name, ids.unwrap_or_default()).await?;
     for _ in 0..ATTEMPTS_MAX {
         let job = Job::new(&world.project, model, None, Reason::Batch);
         let loaded = Loaded::read(world, &job).await?;

@@ -3,14 +3,14 @@
 //! A query says that it broke, not on which row. So its new rows are halved, by sequence, until the rows stand alone that
 //! break it: the cost is that of a few small queries for each bad row. What is left out stays out, and is listed in the
 //! model's `quarantine` item, which moves with the watermark in one transaction (**Q-1**, **W-2**), until it is replayed,
-//! dropped, or the model is rebuilt from nothing, which tries every row again.
+//! dropped, or the model is rebuilt from nothing, which tries every row again but those that were dropped.
 
 mod find;
 mod keep;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{SEQUENCE, Strategy, TableName, items::Quarantine};
+use domain::{Materialized, SEQUENCE, Strategy, TableName, items::Quarantine};
 use ports::{
     Error, Kind, Result,
     query::Catalog,
@@ -40,6 +40,8 @@ pub(crate) struct Out {
     input: Option<TableName>,
     /// Sequences that are in quarantine already. A build from nothing tries them again.
     held: BTreeSet<u64>,
+    /// Sequences that were dropped: no build reads them.
+    dropped: BTreeSet<u64>,
     /// How many of these are listed.
     listed: usize,
     /// Rows found to be bad, and how they broke it.
@@ -70,15 +72,19 @@ impl Out {
             [only] => Some(only.table.clone()),
             _ => None,
         };
+        let dropped = match &input {
+            Some(input) if held.drops_of(input) => held.dropped.into_iter().collect(),
+            Some(_) | None => BTreeSet::new(),
+        };
+        // The number of a row of another input says nothing about this one's.
+        let is_of = |of: &TableName| input.as_ref().is_none_or(|input| input == of);
+        let rows = held.rows.iter().filter(|row| is_of(&row.input));
+        let rows = rows.map(|row| row.sequence).collect();
         Ok(Self {
             input,
             listed: held.rows.len(),
-            held: held
-                .rows
-                .iter()
-                .map(|row| row.sequence)
-                .chain(held.dropped)
-                .collect(),
+            held: rows,
+            dropped,
             ..Self::default()
         })
     }
@@ -98,9 +104,10 @@ impl Out {
         }
     }
 
-    /// Leaves the rows out of what a statement reads. The input goes by another name then, and a view by its own.
-    pub(super) fn restrict(&self, catalog: &mut Catalog, reason: Reason) -> Result<()> {
-        let conditions = self.conditions(reason);
+    /// Leaves the rows out of what a statement reads; `anew` reads the others again that are in quarantine. The input goes by
+    /// another name then, and a view by its own.
+    pub(super) fn restrict(&self, catalog: &mut Catalog, anew: bool) -> Result<()> {
+        let conditions = self.conditions(anew);
         let Some(input) = self.input.as_ref().filter(|_| !conditions.is_empty()) else {
             return Ok(());
         };
@@ -125,10 +132,13 @@ impl Out {
         Ok(())
     }
 
-    fn conditions(&self, reason: Reason) -> Vec<String> {
+    fn conditions(&self, anew: bool) -> Vec<String> {
         let mut conditions = Vec::new();
         let mut out: BTreeSet<u64> = self.found.keys().copied().collect();
-        if reason != Reason::Full && self.replay.is_none() {
+        if self.replay.is_none() {
+            out.extend(&self.dropped);
+        }
+        if !anew && self.replay.is_none() {
             out.extend(&self.held);
         }
         match (&self.only, &self.replay) {
@@ -184,6 +194,10 @@ pub(crate) async fn make(
                 out = more(world, job, loaded, out, stopped).await?;
             }
             Err(Stopped::BadRows { message, .. }) => return Err(Stopped::Assertion(message)),
+            Err(Stopped::Failed(error)) if is_of_a_row(job, &error) => {
+                let hint = " (with `on_bad_row=quarantine` in its @config such rows stay out, and the rest goes in)";
+                return Err(Stopped::Failed(and(error, hint)));
+            }
             Err(stopped) => return Err(stopped),
         }
     }
@@ -220,19 +234,31 @@ async fn more(
     let because = |told: String| format!("{told} (nothing was quarantined: {why})");
     Err(match stopped {
         Stopped::Assertion(message) => Stopped::Assertion(because(message)),
-        Stopped::Failed(error) => {
-            let told = std::error::Error::source(&error).map(ports::error::chain);
-            let Error {
-                kind,
-                action,
-                subject,
-                ..
-            } = error;
-            let told = told.unwrap_or_default();
-            Stopped::Failed(Error::new(kind, action, subject).because(because(told)))
-        }
+        Stopped::Failed(error) => Stopped::Failed(and(error, &because(String::new()))),
         other => other,
     })
+}
+
+/// The error with more to say.
+fn and(error: Error, more: &str) -> Error {
+    let told = std::error::Error::source(&error).map(ports::error::chain);
+    let told = told.unwrap_or_default();
+    let Error {
+        kind,
+        action,
+        subject,
+        ..
+    } = error;
+    Error::new(kind, action, subject).because(format!("{told}{more}"))
+}
+
+/// Whether a value of a row broke a build that could do without the row.
+fn is_of_a_row(job: &Job<'_>, error: &Error) -> bool {
+    let model = job.model;
+    error.kind == Kind::Invalid
+        && model.config.materialized == Materialized::Incremental
+        && job.inputs.len() == 1
+        && error.chain().contains("Cannot cast")
 }
 
 fn too_many() -> String {
@@ -273,6 +299,7 @@ pub(super) async fn breaking(
     // Rows that were there before are not of this build; one from nothing has all of them new.
     let above = match (job.reason, &out.replay, loaded.inputs.as_slice()) {
         (Reason::Full, _, _) | (_, Some(_), _) => 0,
+        _ if make::is_anew(job, loaded) => 0,
         (_, None, [only]) => only.consumed.sequence,
         (_, None, _) => return Ok(None),
     };

@@ -187,8 +187,13 @@ pub(super) async fn query(
             .collect(),
     };
     // Rows of another definition are others, whoever reads them.
-    let rebuilt = job.reason == Reason::Full || recomputed.is_some() && is_edited_auto(job, loaded);
+    let rebuilt = is_anew(job, loaded);
     Ok((change, rebuilt, recomputed))
+}
+
+/// Whether a build reads all rows again, whatever was made of them before.
+pub(super) fn is_anew(job: &Job<'_>, loaded: &Loaded) -> bool {
+    job.reason == Reason::Full || is_edited_auto(job, loaded)
 }
 
 /// Whether a model of which no row may stay as it was is another one than was built.
@@ -214,7 +219,7 @@ async fn run(world: &World, job: &Job<'_>, loaded: &Loaded, out: &Out) -> Result
         None => return Ok(None),
     };
     let mut catalog = catalog(job, world, loaded, &text, feeds)?;
-    out.restrict(&mut catalog, job.reason)?;
+    out.restrict(&mut catalog, is_anew(job, loaded))?;
     let mut recomputed = None;
     let mut apply = apply(world, job, loaded)?;
     if job.model.is_auto() && job.reason != Reason::Full && loaded.is_built() {

@@ -258,7 +258,9 @@ async fn store(
     }
 }
 
-/// The file cannot be read, or not as rows of this table.
-pub(super) fn refuse(file: &Incoming, why: impl Into<String>) -> Error {
-    Error::new(Kind::Invalid, "commit incoming file", &file.path).because(why.into())
+/// The file cannot be read, or not as rows of this table. Files are committed in the order of their names, so that those behind
+/// it wait.
+pub(super) fn refuse(file: &Incoming, why: impl std::fmt::Display) -> Error {
+    let what = "mend the file, or move it out of `incoming/`: the files behind it in the order of names wait for it";
+    Error::new(Kind::Invalid, "commit incoming file", &file.path).because(format!("{why}; {what}"))
 }

@@ -139,6 +139,7 @@ fn variables_override_the_file_and_mistyped_ones_are_told() {
     ]);
     let found = Settings::parse(Path::new("/shop"), "", &vars).expect_err("complaints");
     let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(
         found[0],
         "HEADWATER_LIVE_ENABLED: `live.enabled`: `maybe` is neither `true` nor `false`"
@@ -170,4 +171,67 @@ fn objects_stay_for_as_long_as_a_statement_may_read_them() {
     ] {
         assert!(parse(text).is_ok(), "{text}");
     }
+}
+
+#[test]
+fn a_variable_that_is_all_but_a_key_of_the_top_is_told() {
+    let told = |name: &str| {
+        let vars = BTreeMap::from([(name.to_owned(), String::from("1s"))]);
+        let found = Settings::parse(Path::new("/shop"), "", &vars).err();
+        let found = found.unwrap_or_default();
+        found.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for (name, meant) in [
+        ("HEADWATER_WAREHOSE", "HEADWATER_WAREHOUSE"),
+        ("HEADWATER_STATES", "HEADWATER_STATE"),
+        ("HEADWATER_LIVES_DEBOUNCE", "HEADWATER_LIVE_DEBOUNCE"),
+        (
+            "HEADWATER_MATERIALISE_INLINE_MAX",
+            "HEADWATER_MATERIALIZE_INLINE_MAX",
+        ),
+    ] {
+        let expected = format!("{name}: it sets nothing; did you mean `{meant}`?");
+        assert_eq!(told(name), [expected], "{name}");
+    }
+    for name in [
+        "HEADWATER_SEEDS",
+        "HEADWATER_DATA",
+        "HEADWATER_LOG",
+        "HEADWATER_BIN",
+        "HEADWATER_PEER_PYTHON",
+        "HEADWATER_GATEWAY_AUTH",
+    ] {
+        assert!(told(name).is_empty(), "{name}: {:?}", told(name));
+    }
+}
+
+#[test]
+fn what_is_beyond_a_limit_is_told_with_its_line() {
+    let found = complaints(concat!(
+        "materialize:\n  inline_max: 400KB\n",
+        "live:\n  poll_interval: 1ms\n",
+        "maintenance:\n  grace: 1s\n",
+        "embedder:\n  url: https://host/v1\n",
+    ));
+    for (found, (place, part)) in found.iter().zip([
+        (
+            "headwater.yml:6:",
+            "`maintenance.grace` must be at least 1m",
+        ),
+        (
+            "headwater.yml:4:18: ",
+            "`live.poll_interval`: it must be at least 10ms",
+        ),
+        (
+            "headwater.yml:2:15: ",
+            "`materialize.inline_max`: `400KB` is more than 320KB",
+        ),
+        (
+            "headwater.yml:8:",
+            "`embedder.url` of a service needs `embedder.model`",
+        ),
+    ]) {
+        assert!(found.starts_with(place) && found.contains(part), "{found}");
+    }
+    assert_eq!(found.len(), 4, "{found:?}");
 }

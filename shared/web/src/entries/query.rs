@@ -95,7 +95,7 @@ pub(super) async fn run(State(shared): State<Shared>, request: Request) -> Answe
         .bodies
         .take(&parts.headers, body, BODY_BYTES_MAX)
         .await?;
-    let form = r#"`{"sql", "parameters", "ttl", "mode", "invalidate_on", "key", "tenant", "wait", "index"}`"#;
+    let form = r#"`{"sql", "parameters", "ttl", "mode", "invalidate_on": "advance", "key", "tenant", "wait", "index"}`"#;
     let raw: Raw<'_> = object(&taken.bytes, form)?;
     let settings = &shared.settings.materialize;
     let ttl = match &raw.ttl {

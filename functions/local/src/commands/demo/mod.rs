@@ -158,8 +158,13 @@ async fn settle(stage: &Stage) -> Result<(), Failure> {
     let caught_up = async {
         loop {
             let status = status(stage).await?;
-            if let Some(trouble) = crate::tables::troubles(&status).first() {
-                return Err(Failure::project(format!("a live model failed: {trouble}")));
+            for model in &status.models {
+                if let Some(error) = &model.last_error {
+                    let name = &model.model;
+                    return Err(Failure::project(format!(
+                        "a live model failed: {name}: {error}"
+                    )));
+                }
             }
             let is_live = status.models.iter().all(|model| model.status == "live");
             if is_live && stage.freshness.pending() == 0 {

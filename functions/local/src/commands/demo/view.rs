@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{Stage, check::Group, poster::Progress};
 use crate::{
+    remarks,
     screen::{count, counted, number, right, span, table, text},
-    tables,
 };
 
 /// The live picture on a terminal.
@@ -166,9 +166,9 @@ fn layers(status: &Status) -> String {
         ];
         shown.add_row(row.into_iter().chain([right(took)]));
     }
-    let troubles: String = tables::troubles(status)
+    let troubles: String = remarks::of_status(status)
         .iter()
-        .map(|trouble| format!("\nerror: {trouble}"))
+        .map(|trouble| format!("\n{trouble}"))
         .collect();
     format!("{shown}{troubles}")
 }

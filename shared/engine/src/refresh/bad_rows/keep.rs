@@ -49,10 +49,13 @@ pub(crate) async fn keep(
     let now = world.clock.now();
     let mut list = after(&before, out, made.rebuilt);
     if let Some(input) = out.input.as_ref().filter(|_| !out.found.is_empty()) {
+        // A row that breaks it again has been out since it did so first.
+        let known = before.rows.iter().filter(|row| row.input == *input);
+        let since: BTreeMap<u64, Timestamp> = known.map(|row| (row.sequence, row.at)).collect();
         let fresh = out.found.iter().map(|(sequence, reason)| BadRow {
             input: input.clone(),
             sequence: *sequence,
-            at: now,
+            at: since.get(sequence).copied().unwrap_or(now),
             reason: reason.clone(),
         });
         let fresh: Vec<BadRow> = fresh.collect();
@@ -78,8 +81,15 @@ fn after(before: &Quarantine, out: &Out, rebuilt: bool) -> Quarantine {
     match &out.replay {
         // Those that broke it again are listed again, with what is wrong now.
         Some(rows) => list.rows.retain(|row| !rows.contains(&row.sequence)),
-        // A build from nothing has tried them all.
-        None if rebuilt => list = Quarantine::default(),
+        // A build from nothing has tried them all, but for those that nobody wants. Rows of another input than is read now
+        // are rows of the model no more.
+        None if rebuilt => {
+            list.rows.clear();
+            let another = |input: &TableName| !before.drops_of(input);
+            if out.input.as_ref().is_some_and(another) {
+                (list.dropped, list.dropped_of) = (Vec::new(), None);
+            }
+        }
         None => list
             .rows
             .retain(|row| !out.found.contains_key(&row.sequence)),

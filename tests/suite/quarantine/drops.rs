@@ -1,0 +1,153 @@
+//! Rows that nobody wants: out of every build, whatever it builds and why.
+
+use engine::{batch, cycle::Silent, refresh::Refreshed};
+
+use super::*;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        test_async(
+            "quarantine::a_dropped_row_comes_back_with_no_build",
+            for_good,
+        ),
+        test_async(
+            "quarantine::a_row_is_out_since_it_broke_the_model_first",
+            since,
+        ),
+        test_async(
+            "quarantine::what_was_dropped_of_one_input_is_not_of_another",
+            another,
+        ),
+        test_async(
+            "quarantine::an_edit_of_an_auto_model_tries_every_row_again",
+            edited,
+        ),
+        test_async(
+            "quarantine::a_full_run_of_one_model_rebuilds_that_one",
+            only_named,
+        ),
+    ]
+}
+
+async fn full(site: &Site, only: &[&str]) -> Result<engine::cycle::Report> {
+    let only: Vec<_> = only.iter().map(|name| table(name)).collect::<Result<_>>()?;
+    let run = batch::run(&site.lab.world, &only, true, &Silent).await;
+    run.map_err(|error| rows::chain(&error))
+}
+
+async fn drop_rows(site: &Site, ids: &[u64]) -> Result<()> {
+    let silver = table("silver.orders")?;
+    let done = engine::quarantine::drop_rows(&site.lab.world, &silver, Some(ids)).await;
+    let done = done.map_err(|error| rows::chain(&error))?;
+    ensure!(done.dropped == ids.len() as u64, "{done:?}");
+    Ok(())
+}
+
+async fn ids(site: &Site, of: &str, expected: Value) -> Result<()> {
+    let sql = format!("SELECT id FROM {of} ORDER BY id");
+    expect(&site.lab, &sql, expected).await
+}
+
+async fn for_good() -> Result<()> {
+    let mut site = Site::in_memory(&[orders(STRICT), copy()], "")?;
+    send(&site, &[(1, "10"), (2, "two"), (3, "three")]).await?;
+    site.cycle().await?;
+    drop_rows(&site, &[2]).await?;
+    full(&site, &[]).await?;
+    let left = listed(&site).await?;
+    ensure!(left.len() == 1 && left[0].0 == 3, "{left:?}");
+    // It would fit now, and is not wanted all the same.
+    site.lab.set_models(&[orders(LENIENT), copy()])?;
+    for only in [&["silver.orders"][..], &["gold.copy"], &[]] {
+        full(&site, only).await?;
+        ids(&site, "silver.orders", json!([[1], [3]])).await?;
+    }
+    ids(&site, "gold.copy", json!([[1], [3]])).await?;
+    ensure!(listed(&site).await?.is_empty(), "it fits");
+    send(&site, &[(4, "40")]).await?;
+    site.cycle().await?;
+    ids(&site, "gold.copy", json!([[1], [3], [4]])).await?;
+    // Who names it takes it back.
+    let silver = table("silver.orders")?;
+    let done = engine::quarantine::replay(&site.lab.world, &silver, None).await;
+    let done = done.map_err(|error| rows::chain(&error))?;
+    ensure!(done.replayed == 0, "not all: {done:?}");
+    let done = engine::quarantine::replay(&site.lab.world, &silver, Some(&[2])).await;
+    let done = done.map_err(|error| rows::chain(&error))?;
+    ensure!(done.replayed == 1 && done.added == 1, "{done:?}");
+    site.cycle().await?;
+    ids(&site, "gold.copy", json!([[1], [2], [3], [4]])).await
+}
+
+async fn another() -> Result<()> {
+    let mut site = Site::in_memory(&[orders(STRICT)], "")?;
+    send(&site, &[(1, "one"), (2, "2")]).await?;
+    let headers = [("content-type", "application/x-ndjson")];
+    let path = "/api/ingest/webhook/others";
+    let line = r#"{"id": 7, "amount": 70}"#;
+    let answer = site.send("POST", path, &headers, line).await?;
+    ensure!(answer.status == 202, "{} {}", answer.status, answer.text());
+    site.cycle().await?;
+    drop_rows(&site, &[1]).await?;
+    let others = STRICT.replace("landing.orders", "landing.others");
+    site.lab.set_models(&[orders(&others)])?;
+    full(&site, &[]).await?;
+    ids(&site, "silver.orders", json!([[7]])).await
+}
+
+async fn edited() -> Result<()> {
+    let sums = |cast: &str| {
+        let sql = format!(
+            "SELECT (payload->>'id')::BIGINT AS id, sum({cast}) AS total FROM landing.orders GROUP BY 1"
+        );
+        let extra = json!({ "incremental_strategy": "auto", "incremental_filter": null, "unique_key": null });
+        model("silver.orders", extra, &sql, &[])
+    };
+    let mut site = Site::in_memory(&[sums("(payload->>'amount')::BIGINT")], "")?;
+    send(&site, &[(1, "10"), (2, "two")]).await?;
+    site.cycle().await?;
+    ensure!(listed(&site).await?.len() == 1, "not listed");
+    site.lab
+        .set_models(&[sums("TRY_CAST(payload->>'amount' AS BIGINT)")])?;
+    send(&site, &[(3, "30")]).await?;
+    site.cycle().await?;
+    let all = "SELECT id, total FROM silver.orders ORDER BY id";
+    expect(&site.lab, all, json!([[1, 10], [2, null], [3, 30]])).await?;
+    ensure!(listed(&site).await?.is_empty(), "it is in the model");
+    Ok(())
+}
+
+async fn since() -> Result<()> {
+    let site = Site::in_memory(&[orders(STRICT)], "")?;
+    send(&site, &[(1, "one")]).await?;
+    site.cycle().await?;
+    let silver = table("silver.orders")?;
+    let at = async || {
+        let listing = engine::quarantine::list(&site.lab.world, Some(&silver)).await;
+        let listing = listing.map_err(|error| rows::chain(&error))?;
+        let row = listing.models[0].rows.first().context("a row")?;
+        anyhow::Ok(row.at.clone())
+    };
+    let first = at().await?;
+    site.lab.clock.advance(domain::Duration::from_secs(60));
+    let done = engine::quarantine::replay(&site.lab.world, &silver, None).await;
+    let done = done.map_err(|error| rows::chain(&error))?;
+    ensure!(done.left.len() == 1, "{done:?}");
+    ensure!(at().await? == first, "{} is not {first}", at().await?);
+    Ok(())
+}
+
+async fn only_named() -> Result<()> {
+    let site = Site::in_memory(&[orders(STRICT), copy()], "")?;
+    send(&site, &[(1, "10")]).await?;
+    site.cycle().await?;
+    let (silver, gold) = (table("silver.orders")?, table("gold.copy")?);
+    let report = full(&site, &["gold.copy"]).await?;
+    let idle = matches!(report.models.get(&silver), Some(Refreshed::Idle));
+    let built = matches!(report.models.get(&gold), Some(Refreshed::Built { .. }));
+    ensure!(idle && built, "{:?}", report.models);
+    // What it reads is brought up to date all the same.
+    send(&site, &[(2, "20")]).await?;
+    full(&site, &["gold.copy"]).await?;
+    ids(&site, "gold.copy", json!([[1], [2]])).await
+}
