@@ -11,7 +11,10 @@ use std::sync::{
 };
 
 use anyhow::{Result, bail, ensure};
-use domain::{Duration, Timestamp, entry::EntryId};
+use domain::{
+    Duration, Timestamp,
+    entry::{EntryId, Mode as Freshness},
+};
 use engine::entries::{Claimed, Granted};
 use ports::Clock as _;
 use tokio::task::JoinSet;
@@ -158,8 +161,11 @@ async fn expired(sim: &Arc<Sim>) -> Result<(), String> {
 async fn at_once(process: &Process, id: &EntryId, builds: &AtomicU64) -> Result<(), String> {
     let (registry, clock) = (registry(process), &process.sim.scheduler.clock);
     let came = clock.now();
+    // It was built by one who takes nothing stale.
+    let mut asked = claim(false);
+    asked.ask.mode = Some(Freshness::Swr);
     let claimed = registry
-        .claim(id, &claim(false))
+        .claim(id, &asked)
         .await
         .map_err(|error| error.chain())?;
     let (entry, granted) = match claimed {

@@ -7,6 +7,7 @@
 use std::{
     fs::File,
     io::{self, Write},
+    panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
 };
 
@@ -24,6 +25,8 @@ use super::{BATCH_ROWS, accept};
 
 /// Bytes that are held in memory before they go to the folder of temporary files.
 const HELD_BYTES: usize = 4 << 20;
+/// Bytes that are read where they are: waiting for another thread's turn takes longer.
+const FEW_BYTES: usize = 64 << 10;
 const ACTION: &str = "take upload";
 
 /// What has arrived: little of it in memory, much in a file without a name, which goes with this process.
@@ -81,16 +84,24 @@ impl Spool {
         if self.file.is_some() {
             self.spill(set).await?;
         }
-        let of = set.clone();
-        let read = tokio::task::spawn_blocking(move || match self.file {
-            Some(file) => sound(&of, file, self.bytes),
-            None => sound(&of, Bytes::from(self.held), self.bytes),
-        });
-        read.await.unwrap_or_else(|error| match error.is_panic() {
-            // What is no parquet file may end its decoder so.
-            true => Err(unfit(set, "its pages cannot be read: the decoder gave up")),
-            false => Err(Error::new(Kind::Unavailable, ACTION, set).because(error)),
-        })
+        let (of, few) = (
+            set.clone(),
+            self.file.is_none() && self.held.len() <= FEW_BYTES,
+        );
+        // What is no parquet file may end its decoder by a panic.
+        let read = move || {
+            catch_unwind(AssertUnwindSafe(|| match self.file {
+                Some(file) => sound(&of, file, self.bytes),
+                None => sound(&of, Bytes::from(self.held), self.bytes),
+            }))
+        };
+        let read = match few {
+            true => read(),
+            false => tokio::task::spawn_blocking(read)
+                .await
+                .map_err(|error| Error::new(Kind::Unavailable, ACTION, set).because(error))?,
+        };
+        read.unwrap_or_else(|_| Err(unfit(set, "its pages cannot be read: the decoder gave up")))
     }
 }
 
