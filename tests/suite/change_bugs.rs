@@ -450,6 +450,13 @@ async fn unsequenced() -> Result<()> {
         json!([[40, "10"]]),
     )
     .await?;
-    let kept = "SELECT payload->>'amount' FROM quarantine.orders";
-    expect(&site, kept, json!([["99"]])).await
+    let kept = "SELECT payload->>'amount', model FROM quarantine.orders";
+    expect(&site, kept, json!([["99", "silver.orders"]])).await?;
+    let status = site
+        .send("GET", "/api/live/status", &[], "")
+        .await?
+        .json()?;
+    let told = &status["models"][0]["unordered_events"];
+    ensure!(*told == 1, "{told}");
+    Ok(())
 }

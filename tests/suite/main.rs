@@ -32,6 +32,7 @@ mod quarantine;
 mod readers;
 mod rebuilds;
 mod requests;
+mod sources;
 mod tidy;
 mod week;
 
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
     trials.extend(quarantine::trials());
     trials.extend(readers::trials());
     trials.extend(rebuilds::trials());
+    trials.extend(sources::trials());
     trials.extend(week::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -120,6 +120,8 @@ pub struct ModelStatus {
     pub edited: bool,
     /// Change events quarantined since their key's tombstone may be gone.
     pub late_after_gc: u64,
+    /// Change events quarantined since they had no `cdc_seq`.
+    pub unordered_events: u64,
     /// Rows of its inputs that are in quarantine.
     pub quarantined: u64,
     /// Values of change events that had not changed and were not there to be kept: NULL since.
@@ -260,6 +262,7 @@ async fn one(
         edited,
         retry_in_seconds: state.retry_at.map(|at| at.since(now).as_secs_f64()),
         late_after_gc: state.late_after_gc,
+        unordered_events: state.unordered,
         quarantined: state.quarantined,
         unavailable_values: state.unavailable,
         warnings: state.warnings,
