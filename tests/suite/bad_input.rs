@@ -22,6 +22,14 @@ pub(crate) fn trials() -> Vec<Trial> {
             project_without_models,
         ),
         test(
+            "bad_input::a_model_file_that_is_no_text_hides_no_other",
+            no_text,
+        ),
+        test(
+            "bad_input::a_model_that_fails_is_told_with_its_place",
+            failing_model,
+        ),
+        test(
             "bad_input::a_state_file_that_is_not_one_is_left_alone",
             not_a_state_file,
         ),
@@ -128,6 +136,41 @@ fn validate(files: &[(&str, &str)], wanted: &[&str]) -> Result<()> {
     ensure!(output.status.code().is_some(), "validate died: {said}");
     for want in wanted {
         ensure!(said.contains(want), "`{want}` is not in: {said}");
+    }
+    Ok(())
+}
+
+fn no_text() -> Result<()> {
+    let files = [(
+        "transform/silver/a.sql".to_owned(),
+        "@config materialised=view\nSELECT 1 AS n".to_owned(),
+    )];
+    let folder = Folder::new("name: test\n", &files)?;
+    folder.write("transform/silver/b.sql", b"SELECT\n  '\xe9' AS b\n")?;
+    for command in ["validate", "run"] {
+        let output = program::run(folder.path(), &[command])?;
+        let said = said(&output);
+        ensure!(output.status.code() == Some(1), "{command}: {said}");
+        for want in ["b.sql:2:4: error: the file is no UTF-8", "materialised"] {
+            ensure!(said.contains(want), "{command}: `{want}` is not in: {said}");
+        }
+    }
+    Ok(())
+}
+
+fn failing_model() -> Result<()> {
+    let files = [(
+        "transform/silver/a.sql".to_owned(),
+        "@config materialized=table\n\nSELECT\n  INTERVAL '1' DAY AS span\n".to_owned(),
+    )];
+    let folder = Folder::new("name: test\n", &files)?;
+    // The first makes the state that models are planned over.
+    for command in ["run", "run", "validate"] {
+        let output = program::run(folder.path(), &[command])?;
+        let said = said(&output);
+        ensure!(output.status.code() == Some(1), "{command}: {said}");
+        let want = "transform/silver/a.sql:4:23: error: column `span` has type INTERVAL";
+        ensure!(said.contains(want), "{command}: `{want}` is not in: {said}");
     }
     Ok(())
 }

@@ -451,6 +451,18 @@ async fn unsequenced() -> Result<()> {
         json!([[40, "10"]]),
     )
     .await?;
-    let kept = "SELECT payload->>'amount' AS amount FROM quarantine.orders ORDER BY amount";
-    expect(&site, kept, json!([["60"], ["99"]])).await
+    let kept = "SELECT payload->>'amount', model FROM quarantine.orders ORDER BY 1";
+    expect(
+        &site,
+        kept,
+        json!([["60", "silver.orders"], ["99", "silver.orders"]]),
+    )
+    .await?;
+    let status = site
+        .send("GET", "/api/live/status", &[], "")
+        .await?
+        .json()?;
+    let told = &status["models"][0]["unordered_events"];
+    ensure!(*told == 2, "{told}");
+    Ok(())
 }

@@ -14,6 +14,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             "checks::what_cannot_be_planned_is_found_at_its_place",
             found,
         ),
+        test_async("checks::what_can_only_fail_is_found", failing),
+        test_async("checks::what_is_to_come_is_no_mistake", coming),
         test_async(
             "checks::models_are_planned_over_models_that_are_not_built",
             chained,
@@ -108,6 +110,97 @@ async fn together() -> Result<()> {
     let findings = findings.map_err(|error| rows::chain(&error))?;
     let codes: Vec<&str> = findings.iter().map(|finding| finding.code).collect();
     ensure!(codes == ["query", "assert_invalid"], "{findings:?}");
+    Ok(())
+}
+
+/// Findings about one model over an event of `landing.t`.
+async fn findings_of(model: ModelText) -> Result<Vec<domain::Finding>> {
+    let site = site(&[model]).await?;
+    let findings = check::models(&site.lab.world).await;
+    findings.map_err(|error| rows::chain(&error))
+}
+
+async fn failing() -> Result<()> {
+    let table = || json!({ "materialized": "table" });
+    let cdc = |op: &str, seq: &str| {
+        json!({ "materialized": "incremental", "live": "true", "incremental_strategy": "merge", "unique_key": "id",
+            "cdc_op": op, "cdc_seq": seq, "incremental_filter": "WHERE _seq > {watermark}" })
+    };
+    let events = "SELECT id, 'I' AS op, 1 AS lsn, _seq FROM landing.t";
+    for (config, sql, code, says) in [
+        (
+            cdc("opp", "lsn"),
+            events,
+            "unknown_cdc_column",
+            "`cdc_op` names `opp`",
+        ),
+        (
+            cdc("OP", "lns"),
+            events,
+            "unknown_cdc_column",
+            "`cdc_seq` names `lns`",
+        ),
+        (
+            table(),
+            "SELECT 1 AS a, 2 AS \"A\"",
+            "columns_invalid",
+            "column `A` twice",
+        ),
+        (
+            table(),
+            "SELECT INTERVAL '1' DAY AS span",
+            "columns_invalid",
+            "column `span` has type INTERVAL",
+        ),
+        (
+            table(),
+            "SELECT payload->'n' AS n FROM landing.t",
+            "columns_invalid",
+            "column `n` has type JSON",
+        ),
+    ] {
+        let found = findings_of(model("a.m", config, sql)).await?;
+        let [finding] = found.as_slice() else {
+            anyhow::bail!("{sql}: {found:?}")
+        };
+        ensure!(
+            finding.code == code && finding.message.contains(says),
+            "{finding:?}"
+        );
+    }
+    let asserts = ModelText {
+        asserts: vec!["relationships(id, gold.nope, id)".to_owned()],
+        ..model("a.m", table(), "SELECT id FROM landing.t")
+    };
+    let found = findings_of(asserts).await?;
+    ensure!(
+        matches!(found.as_slice(), [one] if one.code == "assert_invalid" && one.message.contains("gold.nope")),
+        "{found:?}"
+    );
+    Ok(())
+}
+
+async fn coming() -> Result<()> {
+    // What lands, is quarantined or deleted makes its table; a view keeps nothing.
+    let table = || json!({ "materialized": "table" });
+    let asserts = [
+        "relationships(id, landing.later, id)",
+        "relationships(id, quarantine.t, id)",
+        "relationships(id, a.m__tombstones, id)",
+    ];
+    let asserts = ModelText {
+        asserts: asserts.map(str::to_owned).into(),
+        ..model("a.m", table(), "SELECT id FROM landing.t")
+    };
+    let view = |sql| model("a.m", json!({}), sql);
+    for model in [
+        asserts,
+        view("SELECT 1 AS a, 2 AS \"A\""),
+        view("SELECT payload->'n' AS n FROM landing.t"),
+    ] {
+        let found = findings_of(model).await?;
+        ensure!(found.is_empty(), "{found:?}");
+    }
     Ok(())
 }
 

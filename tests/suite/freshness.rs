@@ -105,6 +105,8 @@ async fn profiled() -> Result<()> {
     ensure!(get(&site, "/api/models/silver.t").await?["profile"].is_null());
     let early = profile::now(&site.lab.world, &name).await;
     ensure!(early.is_err_and(|error| error.chain().contains("never built")));
+    let nobody = profile::stored(&site.lab.world, &"silver.nobody".parse()?).await;
+    ensure!(nobody.is_err_and(|error| error.kind == ports::Kind::NotFound));
     let lines: Vec<String> = (1..=8).map(|n| json!({ "n": n }).to_string()).collect();
     let headers = [("content-type", "application/x-ndjson")];
     site.send("POST", "/api/ingest/webhook/t", &headers, lines.join("\n"))

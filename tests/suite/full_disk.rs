@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test_async("full_disk::under_the_objects", full_objects),
         test_async("full_disk::under_the_state", full_state),
         test_async("full_disk::under_the_real_program", full_disk),
+        test_async("full_disk::health_tells_that_nothing_is_stored", health),
     ]
 }
 
@@ -110,6 +111,57 @@ async fn full_objects() -> Result<()> {
 
 async fn full_state() -> Result<()> {
     fill(Operation::Transact, 10).await
+}
+
+/// What `/healthz` answers: its status, and why.
+async fn healthy(site: &Site) -> Result<(u16, String)> {
+    let answer = site.send("GET", "/healthz", &[], "").await?;
+    Ok((answer.status, answer.text()))
+}
+
+async fn health() -> Result<()> {
+    for kind in [Operation::Transact, Operation::PutObject] {
+        let faults = Arc::new(Faults::none());
+        let site = faulty(&faults)?;
+        ensure!(healthy(&site).await?.0 == 200, "nothing was tried");
+        faults.set_rates(testkit::Rates {
+            disk_full: 1.0,
+            ..testkit::Rates::default()
+        });
+        let size = if kind == Operation::PutObject {
+            600_000
+        } else {
+            10
+        };
+        let event = || json!({ "id": 1, "text": "x".repeat(size) }).to_string();
+        let answer = {
+            let posted = site.webhook("x", event());
+            futures::pin_mut!(posted);
+            loop {
+                if let std::task::Poll::Ready(answer) = futures::poll!(posted.as_mut()) {
+                    break answer?;
+                }
+                site.lab.clock.advance(domain::Duration::from_millis(50));
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        };
+        ensure!(answer.status == 503, "{} {}", answer.status, answer.text());
+        let (status, why) = healthy(&site).await?;
+        ensure!(
+            status == 503 && why.contains("cannot be stored"),
+            "{status} {why}"
+        );
+        // Whoever is sent nothing any more is tried again, and is well as soon as something is stored.
+        site.lab.clock.advance(domain::Duration::from_secs(31));
+        ensure!(healthy(&site).await?.0 == 200, "it is not tried again");
+        faults.set_rates(testkit::Rates::default());
+        ensure!(
+            site.webhook("x", event()).await?.status == 202,
+            "there is room"
+        );
+        ensure!(healthy(&site).await?.0 == 200, "it is stored");
+    }
+    Ok(())
 }
 
 /// The program under a limit on the size of any file it writes, which is what a full disk is to it.

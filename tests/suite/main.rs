@@ -34,6 +34,7 @@ mod readers;
 mod rebuilds;
 mod requests;
 mod said;
+mod sources;
 mod tidy;
 mod week;
 
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
     trials.extend(quarantine::drops::trials());
     trials.extend(readers::trials());
     trials.extend(rebuilds::trials());
+    trials.extend(sources::trials());
     trials.extend(week::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -34,7 +34,10 @@ pub fn load(project: &Path) -> Result<(Project, Vec<Finding>), Failure> {
     let files =
         settings::model_files(project).map_err(|error| Failure::project(error.to_string()))?;
     // Landing tables come into being with their first row, so a model may name one before that.
-    Ok(Project::load(&files, None))
+    let (loaded, mut findings) = Project::load(&files.files, None);
+    let foreign = files.foreign.into_iter();
+    findings.extend(foreign.map(|(file, place)| Finding::not_text(file, place)));
+    Ok((loaded, findings))
 }
 
 /// A finding on one line: `transform/silver/orders.sql:1:9: error: .. [unknown_config_key]`.

@@ -227,6 +227,9 @@ pub struct ModelState {
     /// Change events quarantined since their key's tombstone may be gone.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub late_after_gc: u64,
+    /// Change events quarantined since they had no sequence.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unordered: u64,
     /// Rows of the inputs that are in quarantine.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub quarantined: u64,

@@ -51,19 +51,6 @@ impl Project {
                 findings.push(validate::about(model, Severity::Error, "cycle", message));
             }
         }
-        for model in models.values() {
-            let virtual_ = matches!(
-                model.config.materialized,
-                Materialized::View | Materialized::Ephemeral
-            );
-            if virtual_ && model.reads.contains(&model.name) {
-                let message = format!(
-                    "`{0}` reads itself, and has no rows of its own: {0} -> {0}",
-                    model.name
-                );
-                findings.push(validate::about(model, Severity::Error, "cycle", message));
-            }
-        }
         models.retain(|name, _| order.contains(name));
         let mut project = Self {
             models,
@@ -172,6 +159,22 @@ pub struct Finding {
     pub line: usize,
     /// Column, from 1; 0 with line 0.
     pub column: usize,
+}
+
+impl Finding {
+    /// About a model file that is no UTF-8, with line and column of where it is none.
+    #[must_use]
+    pub fn not_text(file: String, (line, column): (usize, usize)) -> Self {
+        Self {
+            model: file.clone(),
+            severity: Severity::Error,
+            code: "not_utf8",
+            message: "the file is no UTF-8 from here on: save it as UTF-8".to_owned(),
+            file,
+            line,
+            column,
+        }
+    }
 }
 
 /// What a model reads.

@@ -3,7 +3,7 @@
 //! Writes of one process go through one thread, which commits all transactions that wait in a
 //! single SQLite transaction: one `fsync` for all of them. Each keeps its own conditions and its
 //! own answer. Processes take turns by SQLite's own lock. Reads go to a few connections of their
-//! own and never wait for the writer.
+//! own and never wait for the writer. Nothing is written to a file that is no longer at its path.
 
 mod failure;
 mod file;
@@ -11,6 +11,7 @@ mod mirror;
 mod reader;
 #[cfg(test)]
 mod tests;
+mod witness;
 mod writer;
 
 use std::{fmt, path::Path, sync::Arc};
@@ -23,6 +24,7 @@ use ports::{
 
 use self::{
     reader::Readers,
+    witness::Witness,
     writer::{Entry, Writer},
 };
 
@@ -74,9 +76,10 @@ impl SqliteState {
         }
         let path: Arc<Path> = Arc::from(path);
         let watch = file::connect(&path)?;
+        let witness = Witness::of(&connection, &path)?;
         Ok(Self {
-            writer: Writer::start(connection, path.clone())?,
-            readers: Arc::new(Readers::new(path.clone(), watch)),
+            writer: Writer::start(connection, path.clone(), witness.clone())?,
+            readers: Arc::new(Readers::new(path.clone(), watch, witness)),
             path,
         })
     }

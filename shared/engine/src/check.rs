@@ -14,9 +14,13 @@ use ports::{
 
 use crate::{
     World, freshness,
+    ingest::QUARANTINE,
     load::{self, Items},
     pins,
-    refresh::{auto, checks},
+    refresh::{
+        auto, checks,
+        events::{self, TOMBSTONES},
+    },
 };
 
 /// Plans every model whose landing tables exist. Models that have not been built are looked through like views, so that
@@ -34,6 +38,10 @@ pub async fn models(world: &World) -> Result<Vec<Finding>> {
             .values()
             .flat_map(|m| m.reads.iter().cloned()),
     );
+    for model in world.project.models.values() {
+        tables.extend(asked(model));
+        tables.extend(promised(model));
+    }
     let items = Items::load(&*world.state, tables.iter().map(load::head)).await?;
     let mut heads = BTreeMap::new();
     for table in tables {
@@ -51,8 +59,27 @@ pub async fn models(world: &World) -> Result<Vec<Finding>> {
                 findings.push(finding(model, "directive_invalid", message, (1, 1)));
             }
         }
+        findings.extend(check.sources(model));
     }
     Ok(findings)
+}
+
+/// Tables that the assertions of a model read; what is wrong with one of them is told later.
+fn asked(model: &Model) -> Vec<TableName> {
+    let statements = model.asserts.iter().filter_map(|assert| {
+        let check = checks::Check::read(&model.name, assert).ok()?;
+        pins::tables(&model.file, &check.statement(&model.name)).ok()
+    });
+    statements.flatten().collect()
+}
+
+/// Landing tables whose freshness a model promises.
+fn promised(model: &Model) -> impl Iterator<Item = TableName> {
+    let promises = model.source_freshness.iter();
+    promises.filter_map(move |promise| {
+        let (table, _) = freshness::promised(&model.file, promise).ok()?;
+        Some(table)
+    })
 }
 
 struct Check<'a> {
@@ -83,21 +110,41 @@ impl Check<'_> {
             .await
         {
             Ok(schema) => {
-                let has = |key: &&String| {
-                    let found = |field: &std::sync::Arc<arrow::datatypes::Field>| {
-                        field.name().eq_ignore_ascii_case(key)
-                    };
-                    schema.fields().iter().any(found)
+                let has = |name: &str| {
+                    let mut fields = schema.fields().iter();
+                    fields.any(|field| field.name().eq_ignore_ascii_case(name))
                 };
-                let missing = model.config.unique_key.iter().filter(|key| !has(key));
+                let config = &model.config;
+                let keys = config
+                    .unique_key
+                    .iter()
+                    .map(|key| ("unique_key", key.clone()));
+                let cdc = config.cdc.iter().flat_map(|cdc| {
+                    [
+                        ("cdc_op", cdc.op.clone()),
+                        ("cdc_seq", events::sequence(cdc)),
+                    ]
+                });
+                let missing = keys.chain(cdc).filter(|(_, name)| !has(name));
                 let mut findings: Vec<_> = missing
-                    .map(|key| {
+                    .map(|(setting, name)| {
+                        let code = match setting {
+                            "unique_key" => "unknown_key_column",
+                            _ => "unknown_cdc_column",
+                        };
                         let message =
-                            format!("`unique_key` names `{key}`, which is no column of the query");
-                        finding(model, "unknown_key_column", message, (1, 1))
+                            format!("`{setting}` names `{name}`, which is no column of the query");
+                        finding(model, code, message, (1, 1))
                     })
                     .collect();
                 findings.extend(self.keys(model, &text, &catalog).await?);
+                if !pins::is_view(model)
+                    && let Err(error) = self.world.tables.accepts(&model.name, &schema)
+                {
+                    let message = reason(&error);
+                    let at = place(model, message.split('`').nth(1).unwrap_or_default());
+                    findings.push(finding(model, "columns_invalid", message, at));
+                }
                 findings.extend(self.assertions(model).await?);
                 Ok(findings)
             }
@@ -144,6 +191,11 @@ impl Check<'_> {
                     continue;
                 }
             };
+            if let Some(table) = self.absent(&pins::tables(&model.file, &statement)?) {
+                let why = ports::error::chain(&pins::missing(&self.world.project, table));
+                findings.push(bad(format!("`{}`: {why}", assert.expression)));
+                continue;
+            }
             // The model stands for what its query would give, whatever rows it has.
             let reader = self.catalog_of(&statement, &model.file, Some(model))?;
             let Some(catalog) = reader else { continue };
@@ -158,6 +210,47 @@ impl Check<'_> {
             }
         }
         Ok(findings)
+    }
+
+    /// The first table that is not there and that nothing makes: what lands, is quarantined or is deleted makes tables.
+    fn absent<'t>(&self, tables: &'t [TableName]) -> Option<&'t TableName> {
+        let project = &self.world.project;
+        let comes = |table: &TableName| {
+            table.is_landing() || table.schema() == QUARANTINE || table.name().ends_with(TOMBSTONES)
+        };
+        tables.iter().find(|table| {
+            !project.models.contains_key(*table)
+                && !self.heads.contains_key(*table)
+                && !comes(table)
+        })
+    }
+
+    /// Promises about landing tables that nothing has landed in and no model reads: they would never be kept.
+    fn sources(&self, model: &Model) -> Vec<Finding> {
+        let models = &self.world.project.models;
+        let is_read = |table: &TableName| models.values().any(|model| model.reads.contains(table));
+        let absent =
+            promised(model).filter(|table| !self.heads.contains_key(table) && !is_read(table));
+        let told = absent.map(|table| {
+            let near = self.nearest(&table);
+            let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            let message = format!(
+                "@source_freshness names `{table}`, which nothing has landed in and no model reads{near}"
+            );
+            Finding {
+                severity: Severity::Warning,
+                ..finding(model, "missing_source", message, (1, 1))
+            }
+        });
+        told.collect()
+    }
+
+    /// The landing table whose name is nearest to one that is not there.
+    fn nearest(&self, table: &TableName) -> Option<String> {
+        let landed = self.heads.keys().filter(|known| known.is_landing());
+        let names: BTreeSet<String> = landed.map(ToString::to_string).collect();
+        let near = domain::name::nearest(&table.to_string(), names.iter().map(String::as_str));
+        near.map(str::to_owned)
     }
 
     /// What the text reads; none when a landing table is not there yet, or a model is read in a way that needs its rows.
@@ -234,11 +327,13 @@ fn text(model: &Model) -> Option<String> {
     sql::text(model, &bindings, filtered).ok()
 }
 
-/// Why a statement cannot be planned: the model is named by the finding, and its query need not be told again.
+/// Why a statement cannot be planned, or its rows not be stored: the model is named by the finding, and its query need not
+/// be told again.
 fn reason(error: &ports::Error) -> String {
     let message = ports::error::chain(error);
+    let known = ["plan statement", "store rows of"];
     match message.split_once(": ") {
-        Some((told, why)) if told.starts_with("plan statement") => why.to_owned(),
+        Some((told, why)) if known.iter().any(|known| told.starts_with(known)) => why.to_owned(),
         _ => message,
     }
 }

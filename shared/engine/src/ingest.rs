@@ -26,6 +26,7 @@ use serde::Serialize;
 
 use crate::World;
 
+pub(crate) use cdc::COLUMNS as CHANGE_COLUMNS;
 pub use cdc::{Refused, Taken, cdc};
 pub use file::{FileFormat, FileLoaded, Progress, file};
 pub use webhook::webhook;

@@ -27,6 +27,7 @@ pub mod quarantine;
 pub mod read;
 pub mod refresh;
 pub mod runner;
+pub mod sources;
 pub mod status;
 pub mod world;
 

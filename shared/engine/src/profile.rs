@@ -69,8 +69,11 @@ pub struct Column {
 /// What was found of a model when it was last looked at; none when it never was.
 ///
 /// # Errors
-/// `Unavailable` or `Corrupt` from the state store.
+/// `NotFound` when there is no such model; `Unavailable` or `Corrupt` from the state store.
 pub async fn stored(world: &World, model: &TableName) -> Result<Option<Profile>> {
+    if !world.project.models.contains_key(model) {
+        return Err(unknown(world, model));
+    }
     let key = load::profile(model);
     let items = Items::load(&*world.state, [key.clone()]).await?;
     Ok(items.get(&key)?.map(shown))

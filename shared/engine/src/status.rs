@@ -122,6 +122,8 @@ pub struct ModelStatus {
     pub edit: Option<String>,
     /// Change events quarantined since their key's tombstone may be gone.
     pub late_after_gc: u64,
+    /// Change events quarantined since they had no `cdc_seq`.
+    pub unordered_events: u64,
     /// Rows of its inputs that are in quarantine.
     pub quarantined: u64,
     /// Values of change events that had not changed and were not there to be kept: NULL since.
@@ -263,6 +265,7 @@ async fn one(
         edit: definition.filter(|_| edited).map(explain::edited),
         retry_in_seconds: state.retry_at.map(|at| at.since(now).as_secs_f64()),
         late_after_gc: state.late_after_gc,
+        unordered_events: state.unordered,
         quarantined: state.quarantined,
         unavailable_values: state.unavailable,
         warnings: state.warnings,

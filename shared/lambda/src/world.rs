@@ -9,7 +9,7 @@ use aws::{
     signing::Signer,
     state::{DynamoState, Tables},
 };
-use domain::{Project, Severity};
+use domain::{Finding, Project, Severity};
 use embedded::{SystemChance, SystemClock};
 use engine::World;
 use lambda_runtime::Error;
@@ -167,7 +167,9 @@ pub async fn cold_start(make: MakeParts) -> Result<Deployed, Error> {
 /// The project's models; a deployment with errors in them does not start.
 fn project(folder: &std::path::Path) -> Result<Project, Error> {
     let files = settings::model_files(folder)?;
-    let (project, findings) = Project::load(&files, None);
+    let (project, mut findings) = Project::load(&files.files, None);
+    let foreign = files.foreign.into_iter();
+    findings.extend(foreign.map(|(file, place)| Finding::not_text(file, place)));
     let errors: Vec<String> = findings
         .iter()
         .filter(|finding| finding.severity == Severity::Error)

@@ -55,6 +55,11 @@ pub trait Landing: Send + Sync + std::fmt::Debug {
     /// Commits rows; concurrent calls for one table share a commit (group commit). Returns when durable.
     async fn append(&self, append: Append) -> Result<Appended>;
 
+    /// When and why rows could not be committed, if the last attempt of this process failed as `Unavailable`.
+    fn trouble(&self) -> Option<(Timestamp, String)> {
+        None
+    }
+
     /// Creates a landing table without rows, or adds columns to it; what exists already is left alone. No commit.
     async fn declare(&self, table: &TableName, columns: &[Column]) -> Result<()>;
 

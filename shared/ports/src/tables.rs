@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use arrow::{
+    array::RecordBatch,
+    datatypes::{Schema, SchemaRef},
+};
 use async_trait::async_trait;
 use domain::{OnSchemaChange, TableName, Timestamp, cdc::Placeholder, items::Snapshot};
 use futures::stream::BoxStream;
@@ -279,6 +282,15 @@ pub trait Tables: Send + Sync + fmt::Debug {
 
     /// Columns of a pinned table.
     async fn schema(&self, pin: &Pin) -> Result<SchemaRef>;
+
+    /// Refuses columns that no table can have, whatever rows they hold: a name twice, a type without a form on disk.
+    ///
+    /// # Errors
+    /// `Invalid` names the column.
+    fn accepts(&self, table: &TableName, columns: &Schema) -> Result<()> {
+        let (_, _) = (table, columns);
+        Ok(())
+    }
 
     /// Whether rows of these columns would give a column of a pinned table another type.
     async fn retypes(&self, pin: &Pin, rows: &SchemaRef) -> Result<bool> {

@@ -17,6 +17,7 @@ mod load;
 mod materialize;
 mod models;
 mod read;
+mod sources;
 mod tree;
 mod words;
 
@@ -24,7 +25,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use domain::{Duration, EntrySettings, LiveSettings, items::Column};
 
-pub use models::{TRANSFORM, model_files};
+pub use models::{ModelFiles, TRANSFORM, model_files};
 
 /// The name of the settings file in a project's folder.
 pub const FILE: &str = "headwater.yml";
@@ -190,6 +191,8 @@ pub struct Source {
     pub lsn: Option<String>,
     /// `key`: columns of a changed row's key; empty when they are to be guessed.
     pub key: Vec<String>,
+    /// Where the file names each column of `headers` and `columns`, for messages.
+    pub places: BTreeMap<String, String>,
 }
 
 impl Default for Source {
@@ -200,6 +203,7 @@ impl Default for Source {
             body_max: 16 << 20,
             lsn: None,
             key: Vec::new(),
+            places: BTreeMap::new(),
         }
     }
 }

@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, io, path::Path};
 
 use domain::{
     Duration, LiveSettings, Maintenance, SLOW_READS, cdc::Placeholder, duration::parse_duration,
-    items::Column, name::is_identifier,
 };
 
 use crate::{
@@ -12,15 +11,13 @@ use crate::{
     StateStore, Warehouse,
     materialize::{embedder, materialize},
     read::{Reader, Section},
-    tree::{self, Node, Value},
-    words::{boolean, column_kind, count, names, size},
+    sources::sources,
+    tree::{self, Node},
+    words::{boolean, count, size},
 };
 
 /// Shortest time an object that nothing names any more must stay: reads that began before take so long.
 const GRACE_MIN: Duration = Duration::from_secs(60);
-
-/// Columns every webhook landing table has; a source's own columns are named otherwise.
-const RESERVED: [&str; 4] = ["id", "received_at", "payload", domain::SEQUENCE];
 
 impl Settings {
     /// Reads a project's settings: `headwater.yml` when there is one, and the variables over it.
@@ -374,114 +371,6 @@ pub(crate) fn finish(reader: &mut Reader<'_>, section: Section, path: &str) {
     let known = section.known().to_vec();
     reader.finish(section);
     reader.finish_variables(path, &known);
-}
-
-fn sources(reader: &mut Reader<'_>, node: Option<Node>) -> BTreeMap<String, Source> {
-    let mut section = reader.section("sources", node);
-    let mut sources = BTreeMap::new();
-    for (key, node) in section.take_all() {
-        if is_identifier(&key.name) {
-            let source = source(reader, &key.name, node);
-            sources.insert(key.name.to_ascii_lowercase(), source);
-        } else {
-            reader.complain(key.place, format!("source `{}` is no identifier", key.name));
-        }
-    }
-    sources
-}
-
-fn source(reader: &mut Reader<'_>, name: &str, node: Node) -> Source {
-    let path = format!("sources.{name}");
-    let mut section = reader.section(&path, Some(node));
-    let body_max = reader.value(&mut section, "body_max", Source::default().body_max, size);
-    let lsn = reader.value(&mut section, "lsn", None, |path| {
-        names(path, '.').map(|names| Some(names.join(".")))
-    });
-    let key = reader.value(&mut section, "key", Vec::new(), |key| names(key, ','));
-    let mut taken: Vec<String> = RESERVED.map(String::from).to_vec();
-    let headers = section.take("headers");
-    let headers = headers_of(reader, &path, headers, &mut taken);
-    let columns = section.take("columns");
-    let columns = columns_of(reader, &path, columns, &mut taken);
-    reader.finish(section);
-    Source {
-        headers,
-        columns,
-        body_max,
-        lsn,
-        key,
-    }
-}
-
-/// `headers:` as request header to column.
-fn headers_of(
-    reader: &mut Reader<'_>,
-    path: &str,
-    node: Option<Node>,
-    taken: &mut Vec<String>,
-) -> BTreeMap<String, String> {
-    let mut section = reader.section(&format!("{path}.headers"), node);
-    let mut headers = BTreeMap::new();
-    for (key, node) in section.take_all() {
-        let Value::Scalar(column) = node.value else {
-            reader.complain(
-                node.place,
-                format!("header `{}` needs the name of a column", key.name),
-            );
-            continue;
-        };
-        if claim(reader, &node.place, &column, taken) {
-            headers.insert(key.name.to_ascii_lowercase(), column);
-        }
-    }
-    headers
-}
-
-/// `columns:` as name to type, in file order.
-fn columns_of(
-    reader: &mut Reader<'_>,
-    path: &str,
-    node: Option<Node>,
-    taken: &mut Vec<String>,
-) -> Vec<Column> {
-    let mut section = reader.section(&format!("{path}.columns"), node);
-    let mut columns = Vec::new();
-    for (key, node) in section.take_all() {
-        let Value::Scalar(kind) = node.value else {
-            reader.complain(
-                node.place,
-                format!("column `{}` needs a type, such as `VARCHAR`", key.name),
-            );
-            continue;
-        };
-        let free = claim(reader, &key.place, &key.name, taken);
-        match column_kind(&kind) {
-            Ok(kind) if free => columns.push(Column {
-                name: key.name,
-                kind,
-            }),
-            Ok(_) => {}
-            Err(message) => reader.complain(node.place, message),
-        }
-    }
-    columns
-}
-
-/// Whether `column` can be a column of the source; complains when not.
-fn claim(reader: &mut Reader<'_>, place: &str, column: &str, taken: &mut Vec<String>) -> bool {
-    if !is_identifier(column) {
-        reader.complain(place, format!("column `{column}` is no identifier"));
-        return false;
-    }
-    if taken.iter().any(|name| name.eq_ignore_ascii_case(column)) {
-        reader.complain(
-            place,
-            format!("the landing table has a column `{column}` already; choose another name"),
-        );
-        return false;
-    }
-    taken.push(column.to_owned());
-    true
 }
 
 #[cfg(test)]

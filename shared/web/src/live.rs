@@ -5,7 +5,7 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
-use domain::{Materialized, Position, TableName, items};
+use domain::{Duration, Materialized, Position, TableName, Timestamp, items};
 use engine::{control, lags, runner::Event, status};
 use ports::{queue::Announcement, state::Key};
 use serde::Serialize;
@@ -134,19 +134,31 @@ fn refuse_driven(shared: &Shared) -> Answer<()> {
     }
 }
 
-/// `GET /healthz`: the process answers, its state store too, and the runner runs if it is meant to.
+/// How long it is told that events could not be stored, unless some were stored since: who is sent nothing for that reason
+/// is tried again.
+const TROUBLE: Duration = Duration::from_secs(30);
+
+/// `GET /healthz`: the process answers, its state store too, events could be stored when there were any lately, and the
+/// runner runs if it is meant to.
 pub(crate) async fn health(State(shared): State<Shared>) -> Answer<Json<Value>> {
-    shared
-        .world
+    let world = &shared.world;
+    world
         .state
         .get(&Key::new(items::CYCLE, items::CURRENT))
         .await?;
-    match shared.runner.trouble() {
+    world.state.change_counter().await?;
+    let lately = |(at, _): &(Timestamp, _)| world.clock.now().since(*at) < TROUBLE;
+    let stored = world.landing.trouble().filter(lately);
+    let stored = stored.map(|(_, why)| format!("events cannot be stored: {why}"));
+    let runs = || {
+        let why = shared.runner.trouble()?;
+        Some(format!(
+            "the runner is down, and is started again soon: {why}"
+        ))
+    };
+    match stored.or_else(runs) {
         None => Ok(Json(json!({ "status": "ok" }))),
-        Some(why) => Err(Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("the runner is down, and is started again soon: {why}"),
-        )),
+        Some(why) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why)),
     }
 }
 

@@ -218,6 +218,14 @@ fn render(status: &Status, requests: &BTreeMap<Labels, Served>) -> String {
         model(|m| m.late_after_gc),
     );
     page.family(
+        "headwater_model_unordered_events_total",
+        "counter",
+        "Change events quarantined since they had no sequence.",
+        "model",
+        models(),
+        model(|m| m.unordered_events),
+    );
+    page.family(
         "headwater_model_quarantined_rows",
         "gauge",
         "Rows of the inputs that are in quarantine.",

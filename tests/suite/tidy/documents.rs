@@ -145,7 +145,9 @@ fn subcommands(help: &str) -> BTreeSet<String> {
 
 /// Every key that `settings` reads is named in the README or a document beside the code.
 pub(super) fn every_setting_is_documented() -> Result<()> {
-    let source = std::fs::read_to_string(tests::root().join("shared/settings/src/load.rs"))?;
+    let folder = tests::root().join("shared/settings/src");
+    let source = std::fs::read_to_string(folder.join("load.rs"))?
+        + &std::fs::read_to_string(folder.join("sources.rs"))?;
     let mut keys = BTreeSet::new();
     for opening in ["section, \"", "top, \"", "span(\"", "take(\""] {
         for found in source.split(opening).skip(1) {

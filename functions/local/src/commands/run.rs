@@ -1,6 +1,6 @@
 //! `headwater run`: every model in order.
 
-use domain::TableName;
+use domain::{Severity, TableName};
 use engine::{
     World, batch,
     cycle::{Observer, Report, Silent},
@@ -10,7 +10,7 @@ use engine::{
 use super::{Context, alerted, maintain, named, print_json};
 use crate::{
     failure::Failure,
-    remarks,
+    project, remarks,
     screen::{self, is_terminal, say},
     tables, world,
 };
@@ -30,7 +30,31 @@ pub(super) async fn run(context: &Context, models: &[String], full: bool) -> Res
     let report = batch::run(&world, &only, full, observer).await?;
     maintain::some(&world).await;
     alerted(&world).await;
-    show(context, &world, &report)
+    let shown = show(context, &world, &report);
+    if shown.is_err() && !context.json {
+        places(&world, &report).await;
+    }
+    shown
+}
+
+/// Says where in its file a model is wrong that failed, if planning it tells.
+async fn places(world: &World, report: &Report) {
+    let failed: Vec<String> = report
+        .models
+        .iter()
+        .filter(|(_, how)| matches!(how, Refreshed::Error { .. }))
+        .map(|(model, _)| model.to_string())
+        .collect();
+    // Why they failed is said already: what cannot be looked at now adds nothing.
+    let findings = match failed.is_empty() {
+        true => Vec::new(),
+        false => engine::check::models(world).await.unwrap_or_default(),
+    };
+    for finding in findings {
+        if finding.severity == Severity::Error && failed.contains(&finding.model) {
+            screen::remark(&project::line(&finding));
+        }
+    }
 }
 
 /// Shows a report; fails when a model did.

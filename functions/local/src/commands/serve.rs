@@ -43,6 +43,11 @@ pub(super) async fn serve(context: &Context, listen: SocketAddr) -> Result<(), F
         )));
     }
     let world = world::open_sound(&settings)?;
+    // Else every sender would be told, and nobody here.
+    let complaints = engine::sources::check(&world, &settings).await?;
+    if !complaints.is_empty() {
+        return Err(Failure::settings(&complaints));
+    }
     let runner = Runner::new(world.clone());
     if settings.live.enabled && world.project.live().next().is_some() {
         runner.start();
@@ -96,8 +101,10 @@ pub(super) async fn serve(context: &Context, listen: SocketAddr) -> Result<(), F
 /// Tells when files of the project change: models and settings are read once, at the start.
 async fn watch(project: PathBuf, runner: Runner) {
     let files = || {
-        let mut files: BTreeMap<String, String> =
-            settings::model_files(&project).ok()?.into_iter().collect();
+        let found = settings::model_files(&project).ok()?;
+        let mut files: BTreeMap<String, String> = found.files.into_iter().collect();
+        let foreign = found.foreign.into_iter();
+        files.extend(foreign.map(|(file, place)| (file, format!("no text at {place:?}"))));
         if let Ok(text) = std::fs::read_to_string(project.join(settings::FILE)) {
             files.insert(settings::FILE.to_owned(), text);
         }

@@ -1,6 +1,6 @@
 //! `headwater validate`: what is wrong with settings and models, with places.
 
-use domain::{Finding, Severity};
+use domain::{Finding, Project, Severity};
 use serde_json::{Value, json};
 use settings::{Complaint, Settings, StateStore};
 
@@ -34,7 +34,7 @@ pub(super) struct Checked {
 pub(super) async fn check(context: &Context) -> Result<Checked, Failure> {
     project::require(&context.project)?;
     let vars = std::env::vars_os().filter_map(super::text).collect();
-    let (settings, complaints) = match Settings::load(&context.project, &vars) {
+    let (settings, mut complaints) = match Settings::load(&context.project, &vars) {
         Ok(settings) => (Some(settings), Vec::new()),
         Err(complaints) => (None, complaints),
     };
@@ -42,10 +42,17 @@ pub(super) async fn check(context: &Context) -> Result<Checked, Failure> {
     if let Some(settings) = &settings {
         findings.extend(domain::plan::short_targets(&loaded, &settings.live));
     }
-    if let Some(settings) = settings
-        && findings.iter().all(|f| f.severity != Severity::Error)
-    {
-        findings.extend(planned(&settings).await?);
+    if let Some(settings) = &settings {
+        let sound = findings.iter().all(|f| f.severity != Severity::Error);
+        match landed(settings, &loaded, sound).await {
+            Ok((more, planned)) => {
+                complaints.extend(more);
+                findings.extend(planned);
+            }
+            Err(failure) if sound => return Err(failure),
+            // There is enough to say without it.
+            Err(_) => {}
+        }
     }
     Ok(Checked {
         models: loaded.models.len(),
@@ -105,13 +112,23 @@ impl Checked {
     }
 }
 
-/// What the query engine finds wrong with models over what has landed; nothing before anything has.
-async fn planned(settings: &Settings) -> Result<Vec<domain::Finding>, Failure> {
+/// What is wrong over what has landed, with the settings of sources and, when they are `sound` by themselves, with models;
+/// nothing before anything has.
+async fn landed(
+    settings: &Settings,
+    project: &Project,
+    sound: bool,
+) -> Result<(Vec<Complaint>, Vec<Finding>), Failure> {
     match &settings.state {
         StateStore::Sqlite(file) if file.exists() => {
-            let world = world::open_sound(settings)?;
-            Ok(engine::check::models(&world).await?)
+            let world = world::open(settings, project.clone())?;
+            let complaints = engine::sources::check(&world, settings).await?;
+            let findings = match sound {
+                true => engine::check::models(&world).await?,
+                false => Vec::new(),
+            };
+            Ok((complaints, findings))
         }
-        StateStore::Sqlite(_) | StateStore::DynamoDb { .. } => Ok(Vec::new()),
+        StateStore::Sqlite(_) | StateStore::DynamoDb { .. } => Ok((Vec::new(), Vec::new())),
     }
 }

@@ -274,11 +274,14 @@ fn an_ephemeral_model_has_nothing_to_assert() {
 fn a_loop_is_named_and_reading_oneself_is_none() {
     let files = [
         ("gold.a", "SELECT x FROM gold.c"),
-        ("gold.b", "SELECT x FROM gold.a JOIN {this} USING (x)"),
+        (
+            "gold.b",
+            "@config materialized=incremental, unique_key=x\nSELECT x FROM gold.a JOIN {this} USING (x)",
+        ),
         ("gold.c", "SELECT x FROM gold.b"),
         (
             "gold.d",
-            "SELECT x FROM gold.a WHERE x > (SELECT max(x) FROM gold.d)",
+            "@config materialized=incremental, unique_key=x\nSELECT x FROM gold.a WHERE x > (SELECT max(x) FROM gold.d)",
         ),
     ];
     check(&files, &["gold.a cycle!"]);
@@ -296,6 +299,27 @@ fn a_loop_is_named_and_reading_oneself_is_none() {
             .map(ToString::to_string)
             .collect::<Vec<_>>(),
         ["gold.d"]
+    );
+}
+
+#[test]
+fn a_view_has_no_rows_that_it_could_read() {
+    let files = [
+        ("gold.a", "SELECT x\nFROM gold.a"),
+        (
+            "gold.b",
+            "@config materialized=ephemeral\nSELECT x FROM landing.ev\n  JOIN {this} USING (x)",
+        ),
+        ("gold.c", "@config materialized=table\nSELECT x FROM gold.c"),
+    ];
+    check(&files, &["gold.a cycle!", "gold.b cycle!"]);
+    check_place("SELECT x\nFROM silver.m", "cycle", 2, 6, "reads itself");
+    check_place(
+        "@config tags=a\nSELECT x FROM landing.ev\n  JOIN {this} USING (x)",
+        "cycle",
+        3,
+        8,
+        "silver.m -> silver.m",
     );
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    Finding, Model, Project, Severity, TableName,
+    Finding, Materialized, Model, Project, Severity, TableName,
     parse::{self, Header},
     sql::{self, Bindings, Placeholder, SqlError},
 };
@@ -163,6 +163,16 @@ fn reads(name: &TableName, config: &crate::Config, file: &mut File<'_>) -> Optio
                 let (message, line) = (no_table(&feed), file.header.sql_line + at.0 - 1);
                 file.push(Severity::Error, NO_TABLE, message, (line.max(1), at.1));
             }
+            let has_rows = match config.materialized {
+                Materialized::View | Materialized::Ephemeral => false,
+                Materialized::Table | Materialized::Incremental => true,
+            };
+            if !has_rows && tables.contains(name) {
+                let at = own_name(name, file.header);
+                let message =
+                    format!("`{name}` reads itself, and has no rows of its own: {name} -> {name}");
+                file.push(Severity::Error, "cycle", message, at);
+            }
             found.extend(tables);
         }
         Err(error) => {
@@ -212,6 +222,22 @@ fn reads(name: &TableName, config: &crate::Config, file: &mut File<'_>) -> Optio
     let mut seen = BTreeSet::from([name.clone()]);
     found.retain(|table| seen.insert(table.clone()));
     Some(found)
+}
+
+/// Where a query names its own model: as `{this}`, or by its name; its first line otherwise.
+fn own_name(name: &TableName, header: &Header) -> (usize, usize) {
+    let placed = sql::placed(&header.sql).unwrap_or_default().into_iter();
+    let mut this = placed.filter_map(|(found, at)| (found == Placeholder::This).then_some(at));
+    let text = name.to_string();
+    let by_name = header.sql.lines().enumerate().find_map(|(line, text_of)| {
+        let byte = text_of.to_ascii_lowercase().find(&text)?;
+        Some((
+            line + 1,
+            text_of.get(..byte).map_or(0, |head| head.chars().count()) + 1,
+        ))
+    });
+    let (line, column) = this.next().or(by_name).unwrap_or((1, 1));
+    ((header.sql_line + line).saturating_sub(1).max(1), column)
 }
 
 /// The code of a change feed that is no table where it stands.

@@ -13,7 +13,7 @@ use ports::{
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::Semaphore;
 
-use super::{failure::failure, file};
+use super::{failure::failure, file, witness::Witness};
 
 /// Most reads at one time.
 const READERS_MAX: usize = 8;
@@ -41,15 +41,17 @@ pub(super) struct Readers {
     permits: Arc<Semaphore>,
     /// Never writes, so that every commit of any connection changes what it sees.
     watch: Mutex<Connection>,
+    witness: Witness,
 }
 
 impl Readers {
-    pub(super) fn new(path: Arc<Path>, watch: Connection) -> Self {
+    pub(super) fn new(path: Arc<Path>, watch: Connection, witness: Witness) -> Self {
         Self {
             path,
             idle: Mutex::default(),
             permits: Arc::new(Semaphore::new(READERS_MAX)),
             watch: Mutex::new(watch),
+            witness,
         }
     }
 
@@ -67,15 +69,18 @@ impl Readers {
         self.read(move |connection| query(connection, &span)).await
     }
 
-    /// SQLite's own count of changes, as one connection sees them.
+    /// SQLite's own count of changes, as one connection sees them; of a file that is where it was opened.
     pub(super) async fn change_counter(self: &Arc<Self>) -> Result<u64> {
         let readers = self.clone();
         self.blocking(move || {
+            readers.witness.check(READ)?;
             let watch = readers.watch.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut counter = watch.prepare_cached("PRAGMA data_version")?;
+            let counter = watch.prepare_cached("PRAGMA data_version");
+            let mut counter = counter.map_err(|error| failure(READ, &readers.path, &error))?;
             counter
                 .query_row([], |row| row.get::<_, i64>(0))
                 .map(i64::cast_unsigned)
+                .map_err(|error| failure(READ, &readers.path, &error))
         })
         .await
     }
@@ -112,11 +117,10 @@ impl Readers {
 
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> rusqlite::Result<T> + Send + 'static,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let joined = tokio::task::spawn_blocking(work).await;
-        let answer = joined.map_err(|error| self.unavailable().because(error))?;
-        answer.map_err(|error| failure(READ, &self.path, &error))
+        joined.map_err(|error| self.unavailable().because(error))?
     }
 
     fn unavailable(&self) -> Error {

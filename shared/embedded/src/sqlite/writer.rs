@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use super::{
     failure::{blames_one, failure},
     mirror::Row,
+    witness::Witness,
 };
 
 /// Most transactions in one commit: bounds how long the first of them waits.
@@ -55,12 +56,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, path: Arc<Path>) -> Result<Self> {
+    pub(super) fn start(connection: Connection, path: Arc<Path>, witness: Witness) -> Result<Self> {
         let (jobs, waiting) = mpsc::channel();
         let shared = path.clone();
         thread::Builder::new()
             .name("state-writer".to_owned())
-            .spawn(move || run(&connection, &shared, &waiting))
+            .spawn(move || run(&connection, (&shared, &witness), &waiting))
             .map_err(|e| Error::new(Kind::Unavailable, "open state", path.display()).because(e))?;
         Ok(Self { path, jobs })
     }
@@ -79,11 +80,22 @@ impl Writer {
     }
 }
 
-fn run(connection: &Connection, path: &Path, waiting: &mpsc::Receiver<Job>) {
+fn run(connection: &Connection, file: (&Path, &Witness), waiting: &mpsc::Receiver<Job>) {
+    let (path, witness) = file;
     while let Ok(first) = waiting.recv() {
         let mut group = vec![first];
         group.extend(waiting.try_iter().take(GROUP_MAX - 1));
-        settle(connection, path, group);
+        if witness.check(WRITE).is_ok() {
+            settle(connection, path, group);
+            continue;
+        }
+        for job in group {
+            // Looked at again, for each its own error: files that are back are written to.
+            match witness.check(WRITE) {
+                Ok(()) => settle(connection, path, vec![job]),
+                Err(error) => drop(job.answer.send(Err(error))),
+            }
+        }
     }
 }
 

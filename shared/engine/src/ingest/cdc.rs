@@ -17,7 +17,7 @@ use super::{
     events::{self, Event, refuse},
     file, webhook,
 };
-use crate::World;
+use crate::{World, sources};
 
 /// The column that orders changes.
 const LSN: &str = "lsn";
@@ -26,7 +26,7 @@ const BIGINT: &str = "BIGINT";
 const DECIMAL: &str = "DECIMAL(38,0)";
 const VARCHAR: &str = "VARCHAR";
 /// Columns of changes that the settings of a source may give to its own; the others are reserved already.
-const COLUMNS: [&str; 3] = ["op", LSN, "unavailable"];
+pub(crate) const COLUMNS: [&str; 3] = ["op", LSN, "unavailable"];
 
 /// What was stored of a body of changes; the body of a 202.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -98,7 +98,7 @@ pub async fn cdc(
             Err(error) if error.kind == Kind::Invalid => {
                 let now = lsn_kind(world, &table).await?;
                 if now == known {
-                    return Err(error.into());
+                    return Err(sources::blame(world, source, &table, error).await.into());
                 }
                 known = now;
             }
@@ -117,8 +117,8 @@ fn check_columns(source: &settings::Source, request: &Request) -> Result<(), Err
         .chain(typed)
         .find(|name| COLUMNS.iter().any(|taken| name.eq_ignore_ascii_case(taken)));
     match clash {
-        Some(name) => Err(refuse(
-            &request.source,
+        // Nothing that a sender could mend.
+        Some(name) => Err(Error::new(Kind::Unavailable, "read events for", &request.source).because(
             format!(
                 "the source's settings name a column `{name}`, which changes have already; choose another name"
             ),

@@ -16,7 +16,7 @@ use super::{
     json, quarantine,
     value::{self, Value},
 };
-use crate::World;
+use crate::{World, sources};
 
 /// Longest idempotency key, in bytes.
 const KEY_BYTES_MAX: usize = 256;
@@ -32,8 +32,8 @@ const KEY_BYTES_MAX: usize = 256;
 /// `quarantine.<source>` (`id, received_at, payload, reason`, and the header columns) and never fails the others.
 ///
 /// # Errors
-/// `Invalid` names the line and column of bad JSON, the depth limit, or the source; `TooLarge` the limit. One bad line
-/// refuses the body: nothing of it is stored.
+/// `Invalid` names the line and column of bad JSON, the depth limit, or the source; `TooLarge` the limit; `Unavailable`
+/// the settings that the landing table does not fit. One bad line refuses the body: nothing of it is stored.
 pub async fn webhook(
     world: &World,
     source: &settings::Source,
@@ -63,7 +63,10 @@ pub async fn webhook(
     }
     if sorted.misfits.len() < events.len() {
         let rows = about.landing(&events, sorted)?;
-        let stored = append(world, table, rows, received_at, &request).await?;
+        let stored = match append(world, table.clone(), rows, received_at, &request).await {
+            Ok(stored) => stored,
+            Err(error) => return Err(sources::blame(world, source, &table, error).await),
+        };
         accepted.landed(&stored);
     }
     Ok(accepted)

@@ -6,7 +6,7 @@ use domain::{Model, SEQUENCE, TableName, items::Quarantine};
 use ports::{Error, Kind, Result, tables::Pin};
 use serde::Serialize;
 
-use super::{ATTEMPTS_MAX, Row, chosen, find, take_back};
+use super::{Row, chosen, find, take_back};
 use crate::{
     World, load,
     refresh::{
@@ -17,6 +17,9 @@ use crate::{
         make::Stopped,
     },
 };
+
+/// Attempts on a model that is refreshed meanwhile: a refresh that is quicker than the replay wins each time.
+const ATTEMPTS_MAX: u32 = 16;
 
 /// What a replay did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -59,8 +62,12 @@ pub async fn replay(world: &World, model: &TableName, ids: Option<&[u64]>) -> Re
             return report(world, model, &list, (added, false)).await;
         }
     }
-    Err(Error::new(Kind::Conflict, "replay rows of", &model.name)
-        .because("it changes all the time"))
+    Err(
+        Error::new(Kind::Conflict, "replay rows of", &model.name).because(format!(
+            "it was refreshed meanwhile, {ATTEMPTS_MAX} times; pause it for as long: `headwater live pause {}`",
+            model.name
+        )),
+    )
 }
 
 /// Whether the table has the rows' sequences.

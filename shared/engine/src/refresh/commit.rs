@@ -153,12 +153,8 @@ fn published(loaded: &Loaded, staged: &ports::tables::Staged) -> Position {
 }
 
 /// Events that may be older than a tombstone that is gone.
-fn late_events(staged: &ports::tables::Staged) -> u64 {
-    staged
-        .late
-        .iter()
-        .map(|batch| batch.num_rows() as u64)
-        .sum()
+fn events(batches: &[arrow::array::RecordBatch]) -> u64 {
+    batches.iter().map(|batch| batch.num_rows() as u64).sum()
 }
 
 /// Own head, own commit, own place in the listing.
@@ -243,7 +239,8 @@ fn succeeded(
         refreshes: before.refreshes + 1,
         rows: before.rows + made.staged.added,
         unavailable: before.unavailable + made.staged.unavailable,
-        late_after_gc: before.late_after_gc + late_events(&made.staged),
+        late_after_gc: before.late_after_gc + events(&made.staged.late),
+        unordered: before.unordered + events(&made.staged.refused),
         quarantined: made.held.unwrap_or(before.quarantined),
         last_refresh: Some(now),
         last_lag_ms: Some(millis(lag)),

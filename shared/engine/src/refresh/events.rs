@@ -26,6 +26,9 @@ use super::{
 };
 use crate::{World, ingest::QUARANTINE, load};
 
+/// What the names of tables of tombstones end in.
+pub(crate) const TOMBSTONES: &str = "__tombstones";
+
 /// The table of a model's tombstones; none unless it takes in change events and its deletes are hard.
 ///
 /// # Errors
@@ -37,7 +40,7 @@ pub(crate) fn tombstones(model: &Model) -> Result<Option<TableName>> {
         .as_ref()
         .is_some_and(|cdc| !cdc.soft_deletes);
     let name = |model: &TableName| {
-        TableName::new(model.schema(), &format!("{}__tombstones", model.name())).map_err(|error| {
+        TableName::new(model.schema(), &format!("{}{TOMBSTONES}", model.name())).map_err(|error| {
             Error::new(Kind::Invalid, "name the tombstones of", model).because(error)
         })
     };
@@ -211,7 +214,7 @@ async fn set_aside(
     let now = world.clock.now();
     let append = Append {
         table: table.clone(),
-        rows: rows(world, &payloads, reason).map_err(failed)?,
+        rows: rows(world, model, &payloads, reason).map_err(failed)?,
         origin_at: now,
         key: Some(key),
     };
@@ -226,6 +229,7 @@ async fn set_aside(
 /// Rows of the quarantine, in the columns that webhooks use.
 fn rows(
     world: &World,
+    model: &TableName,
     payloads: &[&str],
     reason: &str,
 ) -> Result<RecordBatch, arrow::error::ArrowError> {
@@ -233,6 +237,7 @@ fn rows(
     let base = world.chance.id(now);
     let ids = (0..payloads.len()).map(|index| format!("{base}-{index:08}"));
     let reasons = std::iter::repeat_n(reason, payloads.len());
+    let models = std::iter::repeat_n(model.to_string(), payloads.len());
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("id", Arc::new(StringArray::from_iter_values(ids))),
         (
@@ -241,6 +246,7 @@ fn rows(
         ),
         ("payload", Arc::new(StringArray::from_iter_values(payloads))),
         ("reason", Arc::new(StringArray::from_iter_values(reasons))),
+        ("model", Arc::new(StringArray::from_iter_values(models))),
     ];
     RecordBatch::try_from_iter_with_nullable(
         columns

@@ -20,7 +20,7 @@ pub(super) async fn commit(world: &World, lane: &Lane, group: Vec<Pending>) {
     while !group.is_empty() {
         let now = match commit::load(world, &lane.table, &mut known).await {
             Ok(now) => now,
-            Err(error) => return fail(group, &error),
+            Err(error) => return fail(world, group, &error),
         };
         let (admitted, again) = admit(now, group);
         if admitted.is_empty() {
@@ -44,6 +44,7 @@ async fn attempt(
     };
     match ended {
         Ok(Committed::Done { from, position }) => {
+            world.note(None);
             let mut first = from + 1;
             let mut ranges = HashMap::new();
             for pending in admitted {
@@ -106,7 +107,7 @@ async fn attempt(
         }
         Err(error) => {
             admitted.extend(again);
-            fail(admitted, &error);
+            fail(world, admitted, &error);
             Vec::new()
         }
     }
@@ -165,7 +166,8 @@ async fn draft(world: &World, lane: &Lane, admitted: &[Pending]) -> ports::Resul
 }
 
 /// Tells everyone the same.
-fn fail(group: Vec<Pending>, error: &Error) {
+fn fail(world: &World, group: Vec<Pending>, error: &Error) {
+    world.note(Some(error));
     for pending in group {
         let same = Error::new(error.kind, error.action, &error.subject);
         let cause = std::error::Error::source(error).map(ports::error::chain);

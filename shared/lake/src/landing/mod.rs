@@ -31,7 +31,7 @@ use std::{
 use async_trait::async_trait;
 use domain::{TableName, Timestamp, items::Column};
 use ports::{
-    Chance, Clock, Landing, Objects, Result, State,
+    Chance, Clock, Error, Kind, Landing, Objects, Result, State,
     landing::{Advanced, Append, Appended},
     upkeep::{Fold, Folded, Forgotten, Sweep, Swept},
 };
@@ -55,6 +55,17 @@ struct World {
     objects: Objects,
     clock: Arc<dyn Clock>,
     chance: Arc<dyn Chance>,
+    /// When and why the last commit of appended rows failed, unless one was made since.
+    trouble: Mutex<Option<(Timestamp, String)>>,
+}
+
+impl World {
+    /// Notes how a commit of appended rows ended.
+    fn note(&self, failed: Option<&Error>) {
+        let trouble = failed.filter(|error| error.kind == Kind::Unavailable);
+        let trouble = trouble.map(|error| (self.clock.now(), error.chain()));
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
 }
 
 impl LandingLake {
@@ -71,6 +82,7 @@ impl LandingLake {
             objects,
             clock,
             chance,
+            trouble: Mutex::default(),
         });
         Self {
             world,
@@ -93,6 +105,11 @@ impl LandingLake {
 impl Landing for LandingLake {
     async fn append(&self, append: Append) -> Result<Appended> {
         lane::append(&self.world, self.lane(&append.table), append).await
+    }
+
+    fn trouble(&self) -> Option<(Timestamp, String)> {
+        let trouble = self.world.trouble.lock();
+        trouble.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn declare(&self, table: &TableName, columns: &[Column]) -> Result<()> {

@@ -199,13 +199,16 @@ pub(super) fn columns_of(schema: &Schema) -> Vec<Column> {
         .collect()
 }
 
+/// The column that tables of what could not be stored elsewhere have.
+const REASON: &str = "reason";
+
 /// Adds to `known` the columns of `found` that it lacks.
 ///
 /// # Errors
 /// A sentence that names the first column of another type, and both types, or says that the table holds rows of another
-/// kind; `known` is as it was.
+/// kind, or has a column of events that is spelled otherwise; `known` is as it was.
 pub(super) fn unite(known: &mut Vec<Column>, found: &[Column]) -> std::result::Result<(), String> {
-    of_one_kind(known, found)?;
+    let of_events = of_one_kind(known, found)?;
     let mut new = Vec::new();
     for column in found {
         match known.iter().find(|known| known.name == column.name) {
@@ -216,7 +219,18 @@ pub(super) fn unite(known: &mut Vec<Column>, found: &[Column]) -> std::result::R
                     column.name, column.kind, other.kind
                 ));
             }
-            None => new.push(column.clone()),
+            None => {
+                let alike = |other: &&Column| other.name.eq_ignore_ascii_case(&column.name);
+                // Every query of all columns would break on it. A quarantine takes in columns of others, and says why.
+                let keeps = known.iter().any(|other| other.name == REASON);
+                if let Some(other) = known.iter().find(alike).filter(|_| of_events && !keeps) {
+                    return Err(format!(
+                        "column `{}` is `{}` in the table, and SQL does not tell the two apart; spell it so",
+                        column.name, other.name
+                    ));
+                }
+                new.push(column.clone());
+            }
         }
     }
     known.extend(new);
@@ -224,8 +238,9 @@ pub(super) fn unite(known: &mut Vec<Column>, found: &[Column]) -> std::result::R
 }
 
 /// Refuses rows that would be none of what the readers of the table expect: a table of webhook events gets no rows
-/// without an id and a payload, and one of changes none without an operation and its place in the order.
-fn of_one_kind(known: &[Column], found: &[Column]) -> std::result::Result<(), String> {
+/// without an id and a payload, and one of changes none without an operation and its place in the order. Says whether it
+/// is one of those.
+fn of_one_kind(known: &[Column], found: &[Column]) -> std::result::Result<bool, String> {
     let has = |columns: &[Column], names: &[&str]| {
         let one = |name: &&str| columns.iter().any(|column| column.name == **name);
         names.iter().all(one)
@@ -235,10 +250,10 @@ fn of_one_kind(known: &[Column], found: &[Column]) -> std::result::Result<(), St
             ("webhook events", &["id", "payload"])
         }
         () if has(known, &["op", "lsn", "received_at", "payload"]) => ("changes", &["op", "lsn"]),
-        () => return Ok(()),
+        () => return Ok(false),
     };
     if has(found, core) {
-        return Ok(());
+        return Ok(true);
     }
     let core: Vec<_> = core.iter().map(|name| format!("`{name}`")).collect();
     Err(format!(

@@ -90,7 +90,7 @@ pub(crate) fn incoming(table: &TableName, schema: &Schema) -> Result<Vec<Incomin
                 )));
             }
             let kind = types::canonical(field.data_type()).ok_or_else(|| {
-                let given = field.data_type();
+                let given = ports::columns::word(field.data_type());
                 invalid(format!(
                     "column `{name}` has type {given}, which tables cannot hold; cast it"
                 ))

@@ -7,6 +7,7 @@ use ports::{
     Error, Kind, Result,
     tables::{Change, Deletes, Events as Apply, Staged, Tombstones},
 };
+use roaring::RoaringTreemap;
 
 use super::{
     Lake,
@@ -14,6 +15,7 @@ use super::{
     fill, flags,
     gaps::Gaps,
     intake::{Keyed, Taken},
+    mend::{self, Mended},
     probe::Sought,
     rank::{Order, Rank},
     shape::position,
@@ -210,6 +212,12 @@ async fn settle(
     for (at, rows) in unburied {
         *verdict.cleared.entry(at).or_default() |= rows;
     }
+    let sequence_at = stage.draft.columns.position(SEQUENCE);
+    let mended = mend::mend(&stage, &events, &standing, &verdict, sequence_at).await?;
+    for Mended { event, row, .. } in &mended {
+        verdict.unstored.remove(*event);
+        verdict.gone.entry(row.0).or_default().insert(row.1);
+    }
     let flagged = verdict.flagged();
     let Verdict {
         unstored,
@@ -219,7 +227,14 @@ async fn settle(
         flagged: rewritten,
         late,
     } = verdict;
-    let filling = (events.gaps).fill(&events, (&stored, &graves), &unstored);
+    // Those are filled in another way.
+    let late_ones: RoaringTreemap = mended.iter().map(|mended| mended.event).collect();
+    let mut filling = (events.gaps).fill(&events, (&stored, &graves), &(&unstored | &late_ones));
+    filling.rows.extend(
+        mended
+            .into_iter()
+            .map(|mended| (mended.event, mended.sources)),
+    );
     let added = rows - superseded.len() - unstored.len() + flagged;
     let (of_table, of_tombstones) = (properties.clone(), properties);
     let seal_table = async {

@@ -8,12 +8,13 @@ use arrow::{
     compute::{cast, concat_batches, interleave, take, take_record_batch},
     datatypes::{DataType, SchemaRef},
 };
+use hashbrown::HashMap;
 use ports::{Error, Kind, Result, tables::FilePart};
 use roaring::RoaringTreemap;
 
 use super::{
     columns::batch_of,
-    gaps::{Filling, Source},
+    gaps::{Filling, Gaps, Source, TableRow},
     intake::{Rest, by_file, keep},
     rewrite::pick,
     stage::Stage,
@@ -53,6 +54,30 @@ pub(super) async fn only(
         Rest::Written(writer) => reread(stage, &writer.finish().await?, rows.clone()).await?,
     };
     Ok(Some(donors.batch))
+}
+
+/// Columns that rows of the table have no value for, by what they say themselves.
+pub(super) async fn lacking(
+    stage: &Stage<'_>,
+    names: usize,
+    rows: BTreeMap<usize, RoaringTreemap>,
+    gaps: &Gaps,
+) -> Result<HashMap<TableRow, Vec<usize>>> {
+    let donors = stored(stage, rows).await?;
+    let texts = donors.column(names, &DataType::Utf8)?;
+    let texts = texts.as_string::<i32>();
+    let mut lacking = HashMap::new();
+    for (file, (rows, _)) in &donors.places {
+        for row in rows {
+            let place = donors.place(*file, row);
+            if texts.is_valid(place) {
+                let is_null = |at: usize| donors.batch.column(at).is_null(place);
+                let named = gaps.named(texts.value(place), is_null);
+                lacking.insert((*file, row), named);
+            }
+        }
+    }
+    Ok(lacking)
 }
 
 /// Writes the rows of a change, less those `without`, and those with values from elsewhere; gives back the rows `late`.
@@ -281,6 +306,14 @@ impl Filling {
             }
         };
         let missing = |sources: &Vec<(usize, Source)>| {
+            // A row that takes values from late events is named as it was.
+            let own = sources.iter().find(|(column, _)| *column == at);
+            if let Some((_, Source::Stored(file, row))) = own {
+                let place = stored.place(*file, *row);
+                return before
+                    .is_valid(place)
+                    .then(|| before.value(place).to_owned());
+            }
             let lacking = sources.iter().filter(lacks);
             let names: Vec<&str> = lacking
                 .map(|(at, _)| schema.field(*at).name().as_str())

@@ -1,12 +1,14 @@
 //! Values that an event does not have since they did not change: the row keeps what it had.
 //!
 //! An event says so by the placeholder in a column, or by the column's name in the JSON array of a column `unavailable`.
-//! Such a value is that of the row which the event takes the place of: of an event of the same change, when that was
-//! applied before it, else of the table. So events of one change end as they would one by one, however they are split. A
-//! value that nobody has is NULL, and counted. In the table, `unavailable` names what a row has no value for.
+//! Such a value is that of the row which the event takes the place of: of the newest older event of the same change that
+//! has one, in whatever order they arrived, else of the table. So events in order end as they would one by one, however
+//! they are split, and events of one change that are not in order end as if they were. A value that nobody has is NULL, and
+//! counted. In the table, `unavailable` names what a row has no value for; an event that comes later, and is older than the
+//! row, fills that in (see `mend`).
 //!
 //! A soft delete keeps the row as it was, and is such an event in all columns but those it sets: what nobody has it takes
-//! from itself.
+//! from itself. It keeps only what was there when it came.
 
 use std::collections::BTreeMap;
 
@@ -49,23 +51,25 @@ struct Gap {
     columns: Vec<usize>,
     /// It keeps whatever there was, in all columns.
     keeps: bool,
-    /// The event of the change that it took the place of.
-    before: Option<Before>,
+    /// The events of the change that it took the place of, as they came; none that one without a gap had beaten.
+    before: Vec<Before>,
 }
 
 #[derive(Debug)]
 struct Before {
     row: u64,
-    rank: Rank,
-    delete: bool,
+    event: Event,
 }
 
 impl Before {
     /// Whether it was applied to what the table had.
     fn is_newer(&self, known: Option<&Rank>) -> bool {
-        known.is_none_or(|known| self.rank > *known)
+        known.is_none_or(|known| self.event.rank > *known)
     }
 }
+
+/// A row of the table, by file and number.
+pub(super) type TableRow = (usize, u64);
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,20 +166,47 @@ impl Gaps {
         }
     }
 
-    /// Notes that an event took the place of another one of the change.
+    /// Notes that an event took the place of another one of the change, and of all that one had the place of.
     pub(crate) fn follows(&mut self, row: u64, other: u64, event: Event) {
+        let earlier = self.of.get_mut(&other);
+        let mut before = earlier.map_or_else(Vec::new, |gap| std::mem::take(&mut gap.before));
         if let Some(gap) = self.of.get_mut(&row) {
-            gap.before = Some(Before {
-                row: other,
-                rank: event.rank,
-                delete: event.delete,
+            before.push(Before { row: other, event });
+            gap.before = before;
+        }
+    }
+
+    /// Notes that an event came late: one that is newer, and in the place of its key, may need values of it.
+    pub(crate) fn overtaken(&mut self, row: u64, late: u64, event: Event) {
+        if let Some(gap) = self.of.get_mut(&row).filter(|gap| !gap.keeps) {
+            gap.before.push(Before { row: late, event });
+        }
+    }
+
+    /// Puts what each event took the place of in order: the newest first, of equals a delete, then the first that came.
+    pub(crate) fn order(&mut self, winners: &HashMap<u64, Event>) {
+        for (row, gap) in &mut self.of {
+            let Some(winner) = winners.get(row) else {
+                gap.before = Vec::new();
+                continue;
+            };
+            let place = |event: &Event| (event.rank.clone(), event.place());
+            gap.before
+                .sort_by_cached_key(|before| std::cmp::Reverse(place(&before.event)));
+            // An equal one that is no delete's changed nothing when it came.
+            let mut last = (winner.rank.clone(), winner.delete);
+            gap.before.retain(|Before { event, .. }| {
+                let one = (event.rank.clone(), event.delete);
+                let stays = one != last;
+                last = one;
+                stays
             });
         }
     }
 
     /// Whether an event takes the place of another one of the change that is newer than what the table has of its key.
     pub(super) fn has_before(&self, row: u64, known: &Rank) -> bool {
-        let before = self.of.get(&row).and_then(|gap| gap.before.as_ref());
+        let before = self.of.get(&row).and_then(|gap| gap.before.first());
         before.is_some_and(|before| before.is_newer(Some(known)))
     }
 
@@ -215,6 +246,35 @@ impl Gaps {
         filling
     }
 
+    /// The columns that a text of `unavailable` names, of those that can hold a value and hold none.
+    pub(super) fn named(&self, text: &str, is_null: impl Fn(usize) -> bool) -> Vec<usize> {
+        let names = serde_json::from_str::<Vec<String>>(text).unwrap_or_default();
+        let known = names
+            .iter()
+            .filter_map(|name| self.columns.get(&name.to_lowercase()));
+        known.copied().filter(|at| is_null(*at)).collect()
+    }
+
+    /// Where an event that is older than its row has a value from, in the change.
+    pub(super) fn told(&self, at: usize, row: u64, events: &Reduced) -> Option<Source> {
+        let lacks = |row: &u64| {
+            self.of
+                .get(row)
+                .is_some_and(|gap| gap.columns.contains(&at))
+        };
+        if !lacks(&row) {
+            return Some(Source::Change(row));
+        }
+        let before = self.of.get(&row)?.before.iter();
+        // What was deleted since has no values to be told.
+        let is_gone = |event: &Event| event.delete || events.is_truncated(None, &event.rank);
+        before
+            .take_while(|one| !is_gone(&one.event))
+            .map(|one| one.row)
+            .find(|row| !lacks(row))
+            .map(Source::Change)
+    }
+
     /// What the table and its tombstones hold of the keys of events without a value.
     fn bases<'a>(&self, stored: &'a Finds, graves: &'a Finds) -> HashMap<u64, Base<'a>> {
         let mut bases = HashMap::<u64, Base<'a>>::new();
@@ -246,26 +306,24 @@ impl Gaps {
         let own = |row, gap: &Gap| (!gap.columns.contains(&at)).then_some(Source::Change(row));
         // What a delete that keeps the row has itself, in case there is no row.
         let mut last = own(row, gap);
-        // The row that a truncate has to come before, to leave nothing to be kept.
-        let mut holder = row;
-        let mut before = gap.before.as_ref();
-        while let Some(event) = before.filter(|event| event.is_newer(known)) {
-            let is_gone = events.is_truncated_before(holder, &event.rank);
+        // The row that a truncate has to come before, to leave nothing to be kept; none when its own place tells.
+        let mut holder = gap.keeps.then_some(row);
+        for Before { row, event } in gap.before.iter().take_while(|one| one.is_newer(known)) {
+            let is_gone = events.is_truncated(holder, &event.rank);
             if event.delete && !self.soft || is_gone {
                 return last.unwrap_or(Source::Nothing);
             }
-            holder = event.row;
-            match self.of.get(&event.row) {
+            holder = holder.map(|_| *row);
+            match self.of.get(row) {
                 Some(gap) if gap.keeps || gap.columns.contains(&at) => {
-                    last = own(event.row, gap).or(last);
-                    before = gap.before.as_ref();
+                    last = own(*row, gap).or(last);
                 }
-                _ => return Source::Change(event.row),
+                _ => return Source::Change(*row),
             }
         }
-        let there = base.and_then(|base| base.row).filter(|(.., rank)| {
-            !rank.is_some_and(|rank| events.is_truncated_before(holder, rank))
-        });
+        let there = base
+            .and_then(|base| base.row)
+            .filter(|(.., rank)| !rank.is_some_and(|rank| events.is_truncated(holder, rank)));
         match there {
             Some((file, row, _)) => Source::Stored(file, row),
             None => last.unwrap_or(Source::Nothing),

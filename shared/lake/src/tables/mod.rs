@@ -28,6 +28,7 @@ mod keys;
 mod limits;
 mod load;
 mod manifests;
+mod mend;
 mod names;
 mod pointer;
 mod probe;
@@ -51,7 +52,7 @@ mod write;
 
 use std::{fmt, sync::Arc};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use domain::{
     TableName, Timestamp,
@@ -170,6 +171,10 @@ impl Tables for Lake {
             // Quarantine tables are of landing form outside of the landing schema.
             None => crate::landing::pin(&*self.state, table).await,
         }
+    }
+
+    fn accepts(&self, table: &TableName, columns: &Schema) -> Result<()> {
+        columns::incoming(table, columns).map(drop)
     }
 
     async fn scan(&self, pin: &Pin, after: u64) -> Result<Scan> {

@@ -51,8 +51,12 @@ pub(crate) struct Event {
 
 impl Event {
     fn beats(&self, other: &Self) -> bool {
-        let place = |event: &Self| (event.delete, std::cmp::Reverse(event.arrival));
-        (&self.rank, place(self)) > (&other.rank, place(other))
+        (&self.rank, self.place()) > (&other.rank, other.place())
+    }
+
+    /// Its place among those with its sequence.
+    pub(super) fn place(&self) -> (bool, std::cmp::Reverse<i64>) {
+        (self.delete, std::cmp::Reverse(self.arrival))
     }
 }
 
@@ -109,8 +113,13 @@ pub(crate) struct Reduced {
 impl Reduced {
     /// Whether a truncate that came before a row had emptied the table of what is not newer than `rank`.
     pub(super) fn is_truncated_before(&self, row: u64, rank: &Rank) -> bool {
+        self.is_truncated(Some(row), rank)
+    }
+
+    /// The same of a truncate that came at any time, when there is no row.
+    pub(super) fn is_truncated(&self, before: Option<u64>, rank: &Rank) -> bool {
         let mut truncates = self.truncates.iter();
-        truncates.any(|(at, floor)| *at < Some(row) && rank <= floor)
+        truncates.any(|(at, floor)| before.is_none_or(|row| *at < Some(row)) && rank <= floor)
     }
 }
 
@@ -235,8 +244,10 @@ impl Events {
             let loser = if wins { old } else { new };
             let event = winners.remove(&loser);
             superseded.insert(loser);
-            if let Some(event) = event.filter(|_| wins) {
-                gaps.follows(new, old, event);
+            match event {
+                Some(event) if wins => gaps.follows(new, old, event),
+                Some(event) => gaps.overtaken(old, new, event),
+                None => {}
             }
             wins
         });
@@ -277,7 +288,8 @@ impl Events {
     }
 
     /// Ends the taking in.
-    pub(crate) fn finish(self) -> Result<Reduced> {
+    pub(crate) fn finish(mut self) -> Result<Reduced> {
+        self.gaps.order(&self.winners);
         let schema = self.aside.first().map(RecordBatch::schema);
         let aside = schema.map(|schema| concat_batches(&schema, &self.aside));
         let aside = aside

@@ -68,6 +68,9 @@ fn every_key_of_the_file_is_read() {
         .map(|c| (c.name.as_str(), c.kind.as_str()))
         .collect();
     assert_eq!(columns, [("zone", "VARCHAR"), ("amount", "DECIMAL(10,2)")]);
+    let place = |name: &str| source.places.get(name).map(String::as_str);
+    assert_eq!(place("event"), Some("headwater.yml:16:23"));
+    assert_eq!(place("amount"), Some("headwater.yml:19:7"));
     assert_eq!(source.body_max, 1 << 20);
     assert_eq!(source.lsn.as_deref(), Some("source.ts_ms"));
     assert_eq!(source.key, ["shop", "sku"]);
@@ -94,6 +97,23 @@ fn all_complaints_come_at_once_with_their_places() {
         "headwater.yml:13:10: `INTEGERS` is not a column type",
         "headwater.yml:14:8: `query` must hold `key: value` lines",
         "headwater.yml:1:1: unknown key `warehuose`; did you mean `warehouse`?",
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{found}\nis not\n{expected}");
+    }
+}
+
+#[test]
+fn sources_and_headers_that_differ_by_case_only_are_told() {
+    let text = concat!(
+        "sources:\n  O:\n    columns: {q: BIGINT}\n  o:\n    columns: {r: BIGINT}\n",
+        "  z:\n    headers:\n      X-A: a\n      x-a: b\n",
+    );
+    let found = complaints(text);
+    let expected = [
+        "headwater.yml:4:3: source `o` is there already",
+        "headwater.yml:9:7: header `x-a` is kept already",
     ];
     assert_eq!(found.len(), expected.len(), "{found:#?}");
     for (found, expected) in found.iter().zip(expected) {

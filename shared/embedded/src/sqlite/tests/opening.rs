@@ -148,3 +148,32 @@ async fn a_damaged_file_is_corrupt_and_ends_nothing() {
     };
     assert_eq!(outcome.expect_err("it is damaged").kind, Kind::Corrupt);
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn nothing_is_written_to_a_file_that_is_no_longer_at_its_path() {
+    for name in ["headwater.db", "headwater.db-wal"] {
+        let (_folder, path) = folder();
+        let state = open(&path);
+        commit(&state, vec![put("a", "x", Expect::Absent)]).await;
+        let (file, away) = (path.with_file_name(name), path.with_file_name("away"));
+        std::fs::rename(&file, &away).expect("it moves");
+        for replaced in [false, true] {
+            if replaced {
+                std::fs::write(&file, []).expect("a file");
+            }
+            let writes = vec![put("b", "y", Expect::Absent)];
+            let error = state.transact(writes).await.expect_err("it is away");
+            assert_eq!(error.kind, Kind::Unavailable, "{name}");
+            let chain = error.chain();
+            assert!(chain.contains(name) && chain.contains("moved"), "{chain}");
+            let error = state.change_counter().await.expect_err("it is away");
+            assert_eq!(error.kind, Kind::Unavailable, "{name}");
+        }
+        std::fs::rename(&away, &file).expect("it is back");
+        commit(&state, vec![put("b", "y", Expect::Absent)]).await;
+        drop(state);
+        let value = value(&open(&path), "b").await;
+        assert_eq!(value.expect("it is there"), "y", "{name}");
+    }
+}
