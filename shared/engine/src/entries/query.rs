@@ -16,7 +16,7 @@ use super::{
     payload,
 };
 use crate::{
-    pins::{self, Reads},
+    pins::Reads,
     read,
 };
 
@@ -75,7 +75,7 @@ impl Registry {
     /// `Invalid` for a statement that is not one SELECT over the lake; what running it brings. A build that fails leaves
     /// what was there.
     pub async fn run(&self, asked: &Asked, behind: bool) -> Result<Ran, Refused> {
-        let id = self.identify(asked)?;
+        let id = self.identify(asked).await?;
         let claim = self.claim_of(asked);
         match self.claim(&id, &claim).await? {
             Claimed::Hit(entry) => Ok(Ran::Hit(entry)),
@@ -107,8 +107,8 @@ impl Registry {
     ///
     /// # Errors
     /// `Invalid` for a statement that is not one SELECT.
-    pub fn identify(&self, asked: &Asked) -> Result<EntryId, Refused> {
-        let named = pins::tables("statement", &asked.sql)?;
+    pub async fn identify(&self, asked: &Asked) -> Result<EntryId, Refused> {
+        let named = read::named(&asked.sql).await?;
         let reads = Reads::of(&self.world.project, named)?;
         let view = |(name, text): (&domain::TableName, &String)| {
             (Value::from(name.to_string()), Value::from(text.clone()))
