@@ -186,6 +186,33 @@ fn chains_without_operators_are_refused() {
     }
 }
 
+/// Each of these is written out twice inside of the next: twenty of them are a million.
+#[test]
+fn what_is_written_out_twice_is_not_nested_deep() {
+    for (open, inside, close) in [
+        ("coalesce(", "a", ", 1)"),
+        ("(", "a", " BETWEEN false AND true)"),
+        ("CASE WHEN ", "a", " THEN b ELSE c END"),
+        ("date_diff('month', ", "a", ", b)"),
+        ("if(", "a", ", b, c)"),
+        ("coalesce(b, ", "a", ")"),
+    ] {
+        let deep = nested(open, inside, close, 60);
+        check(open, deep, Some("nested too deep"));
+        check(open, nested(open, inside, close, 9), None);
+    }
+    let flat = format!(
+        "SELECT 1{}",
+        ", CASE WHEN coalesce(a, b) BETWEEN 1 AND 2 THEN coalesce(c, d) ELSE e END".repeat(2_000)
+    );
+    check("flat", flat, None);
+    check(
+        "in results",
+        nested("CASE WHEN a THEN ", "1", " END", 100),
+        None,
+    );
+}
+
 #[test]
 fn rows_of_values_are_no_joins() {
     let rows = "(1, 2, 3), ".repeat(1_000) + "(4, 5, 6)";

@@ -15,10 +15,7 @@ use super::{
     build::{Built, distinct, set, unavailable},
     payload,
 };
-use crate::{
-    pins::Reads,
-    read,
-};
+use crate::{pins::Reads, read};
 
 /// The function that every query is a call of; raised when the same SQL comes to mean something else.
 const FUNCTION: (&str, i64) = ("headwater.query", 1);
