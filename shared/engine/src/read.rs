@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use domain::{Position, TableName};
 use ports::{
-    Result,
+    Error, Kind, Result,
     query::{Catalog, Statement},
     tables::Rows,
 };
@@ -29,7 +29,7 @@ pub(crate) async fn pinned(
     world: &World,
     sql: &str,
 ) -> Result<(Catalog, BTreeMap<TableName, Position>)> {
-    let named = pins::tables("statement", sql)?;
+    let named = named(sql).await?;
     let reads = Reads::of(&world.project, named.iter().cloned())?;
     let heads = Items::load(&*world.state, reads.tables.iter().map(load::head)).await?;
     let mut pinned = Vec::with_capacity(reads.tables.len());
@@ -45,6 +45,22 @@ pub(crate) async fn pinned(
         pinned.push(pins::pin(&world.project, table, head.as_ref(), None)?);
     }
     Ok((reads.catalog(pinned), positions))
+}
+
+/// Statements up to this many bytes are read in microseconds; longer ones, which callers can send a megabyte of, are not
+/// read on the threads that serve everybody.
+const SHORT: usize = 4 << 10;
+
+/// The tables that a statement names.
+pub(crate) async fn named(sql: &str) -> Result<Vec<TableName>> {
+    const SUBJECT: &str = "statement";
+    if sql.len() <= SHORT {
+        return pins::tables(SUBJECT, sql);
+    }
+    let text = sql.to_owned();
+    tokio::task::spawn_blocking(move || pins::tables(SUBJECT, &text))
+        .await
+        .unwrap_or_else(|error| Err(Error::new(Kind::Invalid, "read", SUBJECT).because(error)))
 }
 
 /// Runs a read-only statement.

@@ -53,8 +53,11 @@ pub(crate) async fn list(
 /// `GET /api/live/models/{model}/quarantine/{id}`.
 pub(crate) async fn show(
     State(shared): State<Shared>,
-    Path((model, id)): Path<(String, u64)>,
+    Path((model, id)): Path<(String, String)>,
 ) -> Answer<Json<Row>> {
+    let id = id.parse().map_err(|_| {
+        Problem::invalid(format!("`{id}` is not the id of a row, which is a number"))
+    })?;
     Ok(Json(
         quarantine::show(&shared.world, &table(&model)?, id).await?,
     ))

@@ -34,6 +34,8 @@ use crate::{
 
 /// Longest request, in bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
+/// What some editors put before a text in UTF-8.
+const BOM: &[u8] = "\u{feff}".as_bytes();
 /// What is encoded before the first byte is sent, in bytes.
 const HELD_BYTES_MAX: usize = 16 << 20;
 
@@ -119,7 +121,7 @@ struct Asked {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct Raw<'a> {
     sql: String,
     #[serde(default, borrow)]
@@ -127,6 +129,7 @@ struct Raw<'a> {
 }
 
 fn parse(body: &[u8]) -> Answer<Asked> {
+    let body = body.strip_prefix(BOM).unwrap_or(body);
     let raw: Raw<'_> = object(body, r#"`{"sql": .., "parameters": [..]}`"#)?;
     let parameters = raw
         .parameters
@@ -169,5 +172,12 @@ mod tests {
         }
         assert!(parse(br#"{"sql": "SELECT 1", "params": []}"#).is_err());
         assert!(parse(br#" ["SELECT 1"]"#).is_err());
+        assert!(parse("\u{feff}{\"sql\": \"SELECT 1\"}".as_bytes()).is_ok());
+        let told = parse(b"[1]").err().map(|problem| format!("{problem:?}"));
+        let told = told.unwrap_or_default();
+        assert!(
+            told.contains("an object") && !told.contains("Raw"),
+            "{told}"
+        );
     }
 }

@@ -9,7 +9,10 @@
 
 mod legible;
 
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use arrow::{
     array::RecordBatch,
@@ -198,13 +201,17 @@ fn csv_text(batch: &RecordBatch, header: bool) -> Result<Bytes> {
 /// The schema with every column name used once.
 fn distinct(schema: &SchemaRef) -> SchemaRef {
     let mut fields: Vec<Field> = Vec::with_capacity(schema.fields().len());
+    let mut used: HashSet<String> = HashSet::new();
+    // The number to try next for each name.
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
     for field in schema.fields() {
         let mut name = field.name().clone();
-        let mut number = 2;
-        while fields.iter().any(|used| *used.name() == name) {
+        let number = numbers.entry(field.name()).or_insert(2);
+        while used.contains(&name) {
             name = format!("{}_{number}", field.name());
-            number += 1;
+            *number += 1;
         }
+        used.insert(name.clone());
         fields.push(field.as_ref().clone().with_name(name));
     }
     Arc::new(Schema::new(fields))

@@ -329,6 +329,10 @@ async fn moved_on() -> Result<()> {
     ensure!(both.desk.send("DELETE", "", json!({})).await?.status == 200);
     ensure!(both.carry_out(&of_new).await? == Carried::Over);
     ensure!(both.told.started.available_permits() == 0);
+    // The generation before was superseded, and goes with the next sweep.
+    let sweep = "/api/materialize/sweep";
+    let swept = both.desk.site.send("POST", sweep, &[], "").await?;
+    ensure!(swept.status == 200, "{}", swept.text());
     ensure!(both.desk.data_sets().await? == 0);
     Ok(())
 }

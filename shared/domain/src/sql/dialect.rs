@@ -3,13 +3,16 @@
 use std::{any::TypeId, cell::Cell};
 
 use sqlparser::{
-    ast::Expr,
+    ast::{Expr, Statement},
     dialect::{Dialect, GenericDialect, Precedence},
+    keywords::Keyword,
     parser::{Parser, ParserError},
+    tokenizer::Token,
 };
 
 /// sqlparser's generic dialect, with JSON operators that bind as in PostgreSQL, so that `j->>'n' = '5'` compares the
-/// extracted text, and with `ORDER BY ALL`.
+/// extracted text, with `ORDER BY ALL`, and without MATCH_RECOGNIZE, which nothing runs and whose patterns are as deep
+/// as they are long.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeadwaterDialect;
 
@@ -18,6 +21,10 @@ const JSON_PRECEDENCE: u8 = 28;
 
 /// What the parser is told when its budget is spent; [`super::parse`] says it in other words.
 pub(super) const OUT_OF_STEPS: &str = "out of steps";
+
+/// What is said of a statement that does anything but read.
+pub(super) const ONLY_SELECT: &str =
+    "only SELECT is allowed here: nothing that writes, defines or configures";
 
 /// [`HeadwaterDialect`] that lets the parser begin only so many expressions.
 ///
@@ -55,7 +62,6 @@ macro_rules! answer_as {
             supports_group_by_with_modifier,
             supports_left_associative_joins_without_parens,
             supports_connect_by,
-            supports_match_recognize,
             supports_pipe_operator,
             supports_start_transaction_modifier,
             supports_window_function_null_treatment_arg,
@@ -172,5 +178,27 @@ impl Dialect for Budgeted {
 
     fn parse_prefix(&self, _: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         (!self.step()).then(|| Err(ParserError::ParserError(OUT_OF_STEPS.to_owned())))
+    }
+
+    /// Statements that hold statements are refused before the parser descends into them.
+    fn parse_statement(&self, parser: &mut Parser<'_>) -> Option<Result<Statement, ParserError>> {
+        let token = parser.peek_token();
+        let Token::Word(word) = &token.token else {
+            return None;
+        };
+        let holds = matches!(
+            word.keyword,
+            Keyword::BEGIN
+                | Keyword::CASE
+                | Keyword::CREATE
+                | Keyword::DECLARE
+                | Keyword::IF
+                | Keyword::PREPARE
+                | Keyword::WHILE
+        );
+        holds.then(|| {
+            let place = token.span.start;
+            Err(ParserError::ParserError(format!("{ONLY_SELECT}{place}")))
+        })
     }
 }

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    BinaryOperator, Expr, Query, Spanned, Statement, TableFactor, Visit, Visitor,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Spanned,
+    Statement, TableFactor, Visit, Visitor,
 };
 use sqlparser::tokenizer::Location;
 
@@ -21,6 +22,9 @@ pub(super) fn check(statement: &Statement) -> Result<(), SqlError> {
     let mut walk = Walk {
         scopes: Scopes::default(),
         tables: vec![0],
+        doubled: Vec::new(),
+        depth: 0,
+        copies: 0,
     };
     match statement.visit(&mut walk) {
         ControlFlow::Continue(()) => Ok(()),
@@ -38,6 +42,11 @@ struct Walk {
     scopes: Scopes<u64>,
     /// Tables so far, per open query.
     tables: Vec<u64>,
+    /// Expressions to come that are written out twice, by where they are; and how many of them we are inside of.
+    doubled: Vec<*const Expr>,
+    depth: u32,
+    /// Expressions that nested copies come to.
+    copies: u64,
 }
 
 impl Walk {
@@ -49,6 +58,50 @@ impl Walk {
             }
             None => 0,
         }
+    }
+}
+
+/// Most expressions that come of writing out what is written out twice inside of what is: `coalesce(coalesce(..), ..)`.
+const COPIES_MAX: u64 = 50_000;
+/// So many levels of it are in any statement, and are not counted.
+const COPIES_FREE: u32 = 2;
+
+/// The parts of an expression that the planner writes out twice or more.
+fn doubled(expr: &Expr) -> Vec<&Expr> {
+    match expr {
+        Expr::Between { expr, .. } => vec![expr.as_ref()],
+        Expr::Case { conditions, .. } => conditions.iter().map(|when| &when.condition).collect(),
+        Expr::Function(call) => {
+            let name = call.name.0.last().and_then(|part| part.as_ident());
+            let name = name.map(|name| name.value.to_ascii_lowercase());
+            let is_doubling = matches!(
+                name.as_deref(),
+                Some(
+                    "coalesce"
+                        | "nvl"
+                        | "nvl2"
+                        | "ifnull"
+                        | "if"
+                        | "iff"
+                        | "datediff"
+                        | "date_diff"
+                        | "max_by"
+                        | "arg_max"
+                        | "min_by"
+                        | "arg_min"
+                )
+            );
+            let FunctionArguments::List(list) = &call.args else {
+                return Vec::new();
+            };
+            let args = list.args.iter().filter(|_| is_doubling);
+            args.filter_map(|arg| match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+                _ => None,
+            })
+            .collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -84,6 +137,29 @@ impl Visitor for Walk {
                 "more than {ARROWS_MAX} `->` in one chain; write `json_get(value, 'a', 'b', 'c')`"
             );
             return ControlFlow::Break(SqlError::at(expr.span().start, message));
+        }
+        if self.doubled.last() == Some(&std::ptr::from_ref(expr)) {
+            self.depth += 1;
+        }
+        if self.depth > COPIES_FREE {
+            let copies = 1_u64.checked_shl(self.depth).unwrap_or(u64::MAX);
+            self.copies = self.copies.saturating_add(copies);
+        }
+        if self.copies > COPIES_MAX {
+            let message = "BETWEEN, CASE, coalesce and the like nested too deep: the planner writes out each twice; name parts of it in a subquery";
+            return ControlFlow::Break(SqlError::at(expr.span().start, message));
+        }
+        // Visited in their order, and left behind before what follows this expression.
+        let parts = doubled(expr);
+        self.doubled
+            .extend(parts.into_iter().rev().map(std::ptr::from_ref));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<SqlError> {
+        if self.doubled.last() == Some(&std::ptr::from_ref(expr)) {
+            self.doubled.pop();
+            self.depth = self.depth.saturating_sub(1);
         }
         ControlFlow::Continue(())
     }

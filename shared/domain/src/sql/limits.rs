@@ -23,6 +23,10 @@ pub const QUERIES_MAX: usize = 64;
 pub const CHAIN_MAX: usize = 1_000;
 /// Deepest nesting of types in angle brackets, `ARRAY<ARRAY<..>>`.
 pub const TYPES_MAX: usize = 32;
+/// Most parts of a name, and steps of a path of names and indexes, `a.b[1].c`: the parser takes time by their square.
+pub const PATH_MAX: usize = 64;
+/// Most steps of a pipe, `FROM t.x |> WHERE ..`.
+pub const PIPES_MAX: usize = 200;
 /// Deepest nesting of doubled parentheses in FROM, `FROM ((..) JOIN ..)`: the parser reads each twice.
 pub const JOIN_NESTING_MAX: usize = 6;
 /// Most UNION, INTERSECT and EXCEPT in a statement.
@@ -60,6 +64,10 @@ struct Level {
     is_table: bool,
     /// The same, with another one right behind it.
     is_doubled: bool,
+    /// Rows of VALUES in FROM: the commas between them are no joins.
+    is_values: bool,
+    /// Periods of the name or path that is being read.
+    path: usize,
 }
 
 /// Checks every limit but the size.
@@ -73,6 +81,7 @@ pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
         let role = role_after(before, last, &token.token);
         depth
             .types(last, &token.token)
+            .and_then(|()| depth.chains(role, before, last, &token.token))
             .and_then(|()| depth.take(role, before, last))
             .map_err(|limit| SqlError::at(token.span.start, limit))?;
         (before, last) = (role, &token.token);
@@ -91,6 +100,7 @@ struct Depth {
     types: usize,
     set_operations: usize,
     joins: usize,
+    pipes: usize,
 }
 
 impl Default for Depth {
@@ -103,6 +113,7 @@ impl Default for Depth {
             types: 0,
             set_operations: 0,
             joins: 0,
+            pipes: 0,
         }
     }
 }
@@ -129,11 +140,13 @@ impl Depth {
                 }
             }
             Role::Comma => {
-                if self.level().in_from {
+                let (in_from, is_values) = (self.level().in_from, self.level().is_values);
+                let between_rows = is_values && before == Role::Closes;
+                if in_from && !between_rows {
                     self.join()?;
                 }
-                let in_from = self.level().in_from;
                 self.begin_expression(in_from);
+                self.level().is_values = between_rows;
             }
             Role::Select if before != Role::Operator => {
                 self.query()?;
@@ -197,8 +210,8 @@ impl Depth {
     fn open(&mut self, before: Role) -> Result<(), String> {
         let around = self.level();
         let is_first = before == Role::Opens && around.is_table;
-        let is_table =
-            is_first || (around.in_from && matches!(before, Role::From | Role::Comma | Role::Join));
+        let after_from = matches!(before, Role::From | Role::Comma | Role::Join);
+        let is_table = is_first || (around.in_from && !around.is_values && after_from);
         if is_first && !around.is_doubled {
             around.is_doubled = true;
             self.doubled += 1;
@@ -242,7 +255,7 @@ impl Depth {
     fn begin_expression(&mut self, in_from: bool) {
         self.operators -= self.level().operators;
         let level = self.level();
-        (level.operators, level.in_from) = (0, in_from);
+        (level.operators, level.in_from, level.is_values) = (0, in_from, false);
     }
 
     fn operator(&mut self) -> Result<(), String> {
@@ -260,6 +273,51 @@ impl Depth {
         self.joins += 1;
         if self.joins > JOINS_MAX {
             return Err(format!("too many joins; the limit is {JOINS_MAX}"));
+        }
+        Ok(())
+    }
+
+    /// Counts what makes trees deep or parsing slow without an operator, and finds where rows begin.
+    fn chains(
+        &mut self,
+        role: Role,
+        before: Role,
+        last: &Token,
+        token: &Token,
+    ) -> Result<(), String> {
+        let level = self.level();
+        match token {
+            Token::Period => level.path += 1,
+            // What follows them may go on with the path.
+            Token::LParen | Token::LBracket | Token::RParen | Token::RBracket => {}
+            _ if *last == Token::Period => {}
+            _ => level.path = 0,
+        }
+        if level.path >= PATH_MAX {
+            return Err(format!(
+                "too many parts in one name or path; the limit is {PATH_MAX}"
+            ));
+        }
+        let keyword = match token {
+            Token::Word(word) if word.quote_style.is_none() => word.keyword,
+            _ => Keyword::NoKeyword,
+        };
+        let a_table = matches!(before, Role::From | Role::Comma | Role::Join | Role::Opens);
+        if keyword == Keyword::VALUES && level.in_from && a_table {
+            level.is_values = true;
+        } else if !matches!(role, Role::Opens | Role::Closes | Role::Comma)
+            && keyword != Keyword::ROW
+        {
+            level.is_values = false;
+        }
+        if *token == Token::VerticalBarRightAngleBracket {
+            self.pipes += 1;
+            if self.pipes > PIPES_MAX {
+                return Err(format!("too many `|>`; the limit is {PIPES_MAX}"));
+            }
+        }
+        if role == Role::Opens && before == Role::Closes {
+            self.operator()?;
         }
         Ok(())
     }

@@ -135,6 +135,114 @@ fn what_kills_processes_is_refused() {
     );
 }
 
+/// None has an operator: each is a chain or a nest all the same.
+#[test]
+fn chains_without_operators_are_refused() {
+    for (name, part, limit) in [
+        ("names", ".a", "limit is 64"),
+        ("texts", ".'a'", "limit is 64"),
+        ("calls", ".a()", "limit is 64"),
+        ("paths", ".a[1]", "limit is 64"),
+        ("brackets", "[1]", "limit is 1000"),
+        ("arguments", "(1)", "limit is 1000"),
+        ("indexes", "[1:2]", "limit is 1000"),
+    ] {
+        check(
+            name,
+            format!("SELECT a{}", part.repeat(12_000)),
+            Some(limit),
+        );
+    }
+    let names = format!("SELECT a{}", ".a".repeat(PATH_MAX - 1));
+    check("a long name", names, None);
+    let many = format!("SELECT t.a{}", ", t.a + t.b".repeat(5_000));
+    check("many names", many, None);
+    check(
+        "tables",
+        format!("SELECT 1 FROM a{}", ".a".repeat(12_000)),
+        Some("limit is 64"),
+    );
+    check(
+        "pipes",
+        format!("FROM t.x{}", " |> ORDER BY a, b".repeat(5_000)),
+        Some("limit is 200"),
+    );
+    check(
+        "other joins",
+        format!("SELECT 1 FROM t.x{}", " STRAIGHT_JOIN t.y".repeat(300)),
+        Some("limit is 200"),
+    );
+    let marks = "A ".to_owned() + &"? ".repeat(20_000);
+    let patterns = format!("SELECT 1 FROM t.x MATCH_RECOGNIZE (PATTERN ({marks}) DEFINE A AS 1)");
+    check("patterns", patterns, Some(""));
+    for (open, close) in [
+        ("IF a THEN ", " END IF;"),
+        ("PREPARE a AS ", ""),
+        ("BEGIN ", " END;"),
+    ] {
+        let sql = format!("{}SELECT 1;{}", open.repeat(2_000), close.repeat(2_000));
+        check(open, sql.clone(), Some("only SELECT"));
+        check(open, format!("EXPLAIN {sql}"), Some(""));
+    }
+}
+
+/// Each of these is written out twice inside of the next: twenty of them are a million.
+#[test]
+fn what_is_written_out_twice_is_not_nested_deep() {
+    for (open, inside, close) in [
+        ("coalesce(", "a", ", 1)"),
+        ("(", "a", " BETWEEN false AND true)"),
+        ("CASE WHEN ", "a", " THEN b ELSE c END"),
+        ("date_diff('month', ", "a", ", b)"),
+        ("if(", "a", ", b, c)"),
+        ("coalesce(b, ", "a", ")"),
+    ] {
+        let deep = nested(open, inside, close, 60);
+        check(open, deep, Some("nested too deep"));
+        check(open, nested(open, inside, close, 9), None);
+    }
+    let flat = format!(
+        "SELECT 1{}",
+        ", CASE WHEN coalesce(a, b) BETWEEN 1 AND 2 THEN coalesce(c, d) ELSE e END".repeat(2_000)
+    );
+    check("flat", flat, None);
+    check(
+        "in results",
+        nested("CASE WHEN a THEN ", "1", " END", 100),
+        None,
+    );
+}
+
+#[test]
+fn rows_of_values_are_no_joins() {
+    let rows = "(1, 2, 3), ".repeat(1_000) + "(4, 5, 6)";
+    for sql in [
+        format!("SELECT * FROM (VALUES {rows}) AS v (a, b, c)"),
+        format!("SELECT * FROM t.x AS x JOIN (VALUES {rows}) AS v (a, b, c) ON x.a = v.a"),
+        format!("SELECT * FROM t.x, (VALUES {rows}) AS v (a, b, c)"),
+        format!("SELECT * FROM VALUES {rows}"),
+        format!("SELECT * FROM ((VALUES {rows}) AS v CROSS JOIN t.x)"),
+    ] {
+        check("rows", sql, None);
+    }
+    let tables = ", t.y".repeat(300);
+    for sql in [
+        format!("SELECT * FROM (VALUES (1)) AS v{tables}"),
+        format!("SELECT * FROM VALUES (1) AS v{tables}"),
+        format!("SELECT * FROM VALUES (1){tables}"),
+        format!("SELECT * FROM t.x AS values{tables}"),
+        format!("SELECT * FROM t.x values{}", ", (t.y)".repeat(300)),
+        format!("SELECT * FROM VALUES (1) AS v{}", ", (t.y)".repeat(300)),
+        format!("SELECT * FROM VALUES (1) \"v\"(a){}", ", (t.y)".repeat(300)),
+        format!(
+            "SELECT * FROM VALUES (1) JOIN (t.y){}",
+            ", (t.y)".repeat(300)
+        ),
+    ] {
+        check("tables", sql, Some("limit is 200"));
+    }
+}
+
 #[test]
 fn words_that_look_like_clauses_hide_no_chain() {
     check(

@@ -29,8 +29,8 @@ pub use build::{is_row_by_row, text};
 pub use condition::condition;
 pub use dialect::HeadwaterDialect;
 pub use limits::{
-    CHAIN_MAX, CTES_MAX, JOIN_NESTING_MAX, JOINS_MAX, NESTING_MAX, QUERIES_MAX, SET_OPERATIONS_MAX,
-    STATEMENT_BYTES_MAX, TABLES_MAX, TYPES_MAX,
+    CHAIN_MAX, CTES_MAX, JOIN_NESTING_MAX, JOINS_MAX, NESTING_MAX, PATH_MAX, PIPES_MAX,
+    QUERIES_MAX, SET_OPERATIONS_MAX, STATEMENT_BYTES_MAX, TABLES_MAX, TYPES_MAX,
 };
 pub use names::{tables, tables_over_entry};
 pub use placeholders::{

@@ -7,7 +7,7 @@ use sqlparser::{
     tokenizer::Location,
 };
 
-use super::SqlError;
+use super::{SqlError, dialect::ONLY_SELECT};
 
 /// Refuses everything but a query or the EXPLAIN of one, and inside it everything that writes or that the planner would
 /// silently leave out.
@@ -28,10 +28,7 @@ pub(super) fn check(statement: &Statement) -> Result<(), SqlError> {
             ));
         }
         _ => {
-            return Err(SqlError::at(
-                statement.span().start,
-                "only SELECT is allowed here: nothing that writes, defines or configures",
-            ));
+            return Err(SqlError::at(statement.span().start, ONLY_SELECT));
         }
     }
     match statement.visit(&mut Reads) {

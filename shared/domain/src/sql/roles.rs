@@ -119,6 +119,7 @@ fn keyword_role(keyword: Keyword) -> Role {
             Role::SetOperation
         }
         Keyword::JOIN
+        | Keyword::STRAIGHT_JOIN
         | Keyword::APPLY
         | Keyword::PIVOT
         | Keyword::UNPIVOT

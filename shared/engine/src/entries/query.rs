@@ -15,10 +15,7 @@ use super::{
     build::{Built, distinct, set, unavailable},
     contended, payload,
 };
-use crate::{
-    pins::{self, Reads},
-    read,
-};
+use crate::{pins::Reads, read};
 
 /// The function that every query is a call of; raised when the same SQL comes to mean something else.
 const FUNCTION: (&str, i64) = ("headwater.query", 1);
@@ -80,7 +77,7 @@ impl Registry {
     /// `Invalid` for a statement that is not one SELECT over the lake; what running it brings. A build that fails leaves
     /// what was there. `Conflict` when the entry is evicted during every one of several builds.
     pub async fn run(&self, asked: &Asked, behind: bool) -> Result<Ran, Refused> {
-        let id = self.identify(asked)?;
+        let id = self.identify(asked).await?;
         let claim = self.claim_of(asked);
         for _ in 0..BUILDS {
             match self.claim(&id, &claim).await? {
@@ -122,8 +119,8 @@ impl Registry {
     ///
     /// # Errors
     /// `Invalid` for a statement that is not one SELECT.
-    pub fn identify(&self, asked: &Asked) -> Result<EntryId, Refused> {
-        let named = pins::tables("statement", &asked.sql)?;
+    pub async fn identify(&self, asked: &Asked) -> Result<EntryId, Refused> {
+        let named = read::named(&asked.sql).await?;
         let reads = Reads::of(&self.world.project, named)?;
         let view = |(name, text): (&domain::TableName, &String)| {
             (Value::from(name.to_string()), Value::from(text.clone()))

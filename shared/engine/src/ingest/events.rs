@@ -18,12 +18,21 @@ pub(super) struct Event<'a> {
     pub(super) line: usize,
 }
 
+/// What some editors and programs put before a text in UTF-8; it is no part of it.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// A text without the mark before it.
+pub(super) fn unmarked(text: &[u8]) -> &[u8] {
+    text.strip_prefix(MARK).unwrap_or(text)
+}
+
 /// The events of a body, in order.
 ///
 /// # Errors
 /// `Invalid` with line and column for a body that is no UTF-8, is empty, or holds anything but JSON. `subject` is the
 /// source.
 pub(super) fn split<'a>(subject: &str, body: &'a [u8], format: Format) -> Result<Vec<Event<'a>>> {
+    let body = unmarked(body);
     let text = std::str::from_utf8(body).map_err(|error| {
         let (line, column) = json::position(body, error.valid_up_to());
         refuse(
@@ -81,7 +90,7 @@ impl Format {
     /// all there is. No body that is one JSON value is like that, so nothing is read in two ways.
     #[must_use]
     pub fn guess(body: &[u8]) -> Self {
-        let body = body.trim_ascii_start();
+        let body = unmarked(body).trim_ascii_start();
         let end = body.iter().position(|byte| *byte == b'\n');
         let (first, rest) = body.split_at(end.unwrap_or(body.len()));
         let whole = || std::str::from_utf8(first).is_ok_and(|first| json::check(first).is_ok());
@@ -129,6 +138,9 @@ mod tests {
         ] {
             check(format!(" {text}\r\n").as_bytes(), Format::Json, Ok(&[text]));
         }
+        for format in [Format::Json, Format::Ndjson] {
+            check("\u{feff}{\"a\":1}".as_bytes(), format, Ok(&["{\"a\":1}"]));
+        }
         check(
             b"{\"a\":1}\n\n  \r\n [2] \r\n3",
             Format::Ndjson,
@@ -142,6 +154,7 @@ mod tests {
             ("{\"id\":1}\n{\"id\":2}\n", true),
             ("\r\n 1\r\n2", true),
             ("{}\nnonsense", true),
+            ("\u{feff}{\"id\":1}\n{\"id\":2}\n", true),
             ("{\"id\":1}\n", false),
             ("{\n\"id\":1}\n", false),
             ("[1,\n2]", false),

@@ -2,7 +2,8 @@
 //!
 //! A column's type is the table's, where it has the column, or that of the first 10,000 rows that show it (see
 //! `guess`). Names are kept as written, case too. A row with a value that does not fit, or that cannot be read, is
-//! rejected with its line and the reason; it never stops the others. Of a JSON key that comes twice, the last counts.
+//! rejected with its line and the reason; it never stops the others. Of a JSON key that comes twice, the first counts,
+//! as it does for `payload->>'key'`.
 
 use std::collections::HashMap;
 
@@ -11,6 +12,7 @@ use domain::items::Column;
 
 use super::{
     csv::{Field, Splitter},
+    events,
     guess::Guess,
     json,
     rows::{Columns, RowBuilder},
@@ -342,9 +344,10 @@ impl Decoder {
     /// Adds the columns that the first `count` records show and that are not known yet.
     fn infer(&mut self, count: usize) -> Result<(), Bad> {
         let mut names: Vec<String> = Vec::new();
-        let mut guesses: HashMap<String, Guess> = HashMap::new();
-        for record in &self.records[..count] {
-            let Ok(text) = std::str::from_utf8(&self.buffer[record.start..record.end]) else {
+        // With the last row that showed each.
+        let mut guesses: HashMap<String, (Guess, usize)> = HashMap::new();
+        for (row, record) in self.records[..count].iter().enumerate() {
+            let Ok(text) = std::str::from_utf8(self.text_of(record)) else {
                 continue;
             };
             let mut wrong = None;
@@ -353,36 +356,51 @@ impl Decoder {
                 if self.columns.index.contains_key(key) {
                     return;
                 }
-                if let Some(guess) = guesses.get_mut(key) {
-                    guess.see_json(raw);
+                if let Some((guess, last)) = guesses.get_mut(key) {
+                    if std::mem::replace(last, row) != row {
+                        guess.see_json(raw);
+                    }
                     return;
                 }
                 wrong = wrong.take().or(check_name(key, names.len(), &[]).err());
                 names.push(key.to_owned());
-                let guess = guesses.entry(key.to_owned()).or_default();
+                let mut guess = Guess::default();
                 guess.see_json(raw);
+                guesses.insert(key.to_owned(), (guess, row));
             });
             if let Some(why) = wrong {
                 return Err(self.bad(record.line, why));
             }
         }
         for name in names {
-            let guess = guesses.remove(&name).unwrap_or_default();
+            let (guess, _) = guesses.remove(&name).unwrap_or_default();
             let data_type = self.known(&name).unwrap_or_else(|| guess.data_type());
             self.columns.add(&name, data_type);
         }
         Ok(())
     }
 
+    /// The text of a record, without the mark that some editors put before the first.
+    fn text_of(&self, record: &Record) -> &[u8] {
+        let text = &self.buffer[record.start..record.end];
+        match record.line {
+            1 => events::unmarked(text),
+            _ => text,
+        }
+    }
+
     /// The rows of the first records; none when a key is no column yet.
     fn ndjson_rows(&self, count: usize) -> Option<Result<Chunk, Bad>> {
         let mut rows = RowBuilder::new(&self.columns, count);
         let mut new = false;
+        // The last row that had each column.
+        let (mut row, mut seen) = (0_usize, vec![0_usize; self.columns.list.len()]);
         for record in &self.records[..count] {
-            let bytes = self.buffer[record.start..record.end].trim_ascii();
+            let bytes = self.text_of(record).trim_ascii();
             if bytes.is_empty() {
                 continue;
             }
+            row += 1;
             let mut next = 0;
             let mut misfit = Ok(());
             let read = std::str::from_utf8(bytes)
@@ -391,6 +409,9 @@ impl Decoder {
                     json::entries(text, |key, raw| match self.columns.find(key, next) {
                         Some(column) => {
                             next = column + 1;
+                            if std::mem::replace(&mut seen[column], row) == row {
+                                return;
+                            }
                             let set = rows.set(column, |to| value::of_json(raw, to));
                             if misfit.is_ok() {
                                 misfit = set;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray, UnionArray},
-    datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
+    datatypes::{DataType, Field, FieldRef, Float64Type, Schema, SchemaRef},
     error::ArrowError,
     json::{Encoder, EncoderFactory, EncoderOptions, writer::NullableEncoder},
     util::display::{ArrayFormatter, FormatOptions},
@@ -76,6 +76,11 @@ fn value(union: &UnionArray, row: usize) -> Result<Option<String>> {
         .map_or("", |(_, field)| field.name());
     let value = union.value(row);
     if value.is_empty() || value.is_null(0) || matches!(value.data_type(), DataType::Null) {
+        return Ok(None);
+    }
+    // JSON has no word for them, as in columns of numbers.
+    let number = value.as_primitive_opt::<Float64Type>();
+    if number.is_some_and(|numbers| !numbers.value(0).is_finite()) {
         return Ok(None);
     }
     let shown = ArrayFormatter::try_new(&value, &FormatOptions::default())

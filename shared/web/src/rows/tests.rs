@@ -98,23 +98,31 @@ fn arrow_rows_come_back_as_they_were() {
 
 #[test]
 fn json_values_of_any_kind_are_written_as_they_are() {
-    let columns: [(&str, ArrayRef); 3] = [
-        ("int", Arc::new(Int64Array::from(vec![7, 0, 0]))),
-        ("str", Arc::new(StringArray::from(vec!["", "a \"b\"", ""]))),
+    let columns: [(&str, ArrayRef); 4] = [
+        ("int", Arc::new(Int64Array::from(vec![7, 0, 0, 0]))),
+        (
+            "str",
+            Arc::new(StringArray::from(vec!["", "a \"b\"", "", ""])),
+        ),
         (
             "object",
-            Arc::new(StringArray::from(vec!["", "", r#"{"a":[1]}"#])),
+            Arc::new(StringArray::from(vec!["", "", r#"{"a":[1]}"#, ""])),
+        ),
+        (
+            "float",
+            Arc::new(Float64Array::from(vec![0.0, 0.0, 0.0, f64::INFINITY])),
         ),
     ];
     let fields = columns
         .iter()
         .map(|(n, c)| Field::new(*n, c.data_type().clone(), true));
-    let fields = arrow::datatypes::UnionFields::try_new([0, 1, 2], fields).expect("fields");
+    let fields = arrow::datatypes::UnionFields::try_new([0, 1, 2, 3], fields).expect("fields");
     let arrays = columns
         .iter()
         .map(|(_, column)| Arc::clone(column))
         .collect();
-    let union = UnionArray::try_new(fields, vec![0, 1, 2].into(), None, arrays).expect("a union");
+    let union =
+        UnionArray::try_new(fields, vec![0, 1, 2, 3].into(), None, arrays).expect("a union");
     let batch = RecordBatch::try_from_iter([("j", Arc::new(union) as ArrayRef)]).expect("a batch");
     let rows = Rows {
         schema: batch.schema(),
@@ -124,7 +132,7 @@ fn json_values_of_any_kind_are_written_as_they_are() {
     let json: serde_json::Value = serde_json::from_slice(&chunks.concat()).expect("JSON");
     assert_eq!(
         json["rows"],
-        json!([{ "j": 7 }, { "j": "a \"b\"" }, { "j": { "a": [1] } }])
+        json!([{ "j": 7 }, { "j": "a \"b\"" }, { "j": { "a": [1] } }, { "j": null }])
     );
     assert_eq!(json["columns"][0]["type"], "JSON");
 }

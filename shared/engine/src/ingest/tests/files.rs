@@ -105,6 +105,18 @@ async fn ndjson_keeps_names_numbers_and_nested_values() {
     assert_eq!(landing.column("landing.flights", "b"), ["z", "<null>"]);
 }
 
+/// As it is for `payload->>'k'` and the typed columns of webhooks.
+#[tokio::test]
+async fn of_a_key_that_is_there_twice_the_first_counts() {
+    let lines = "\u{feff}{\"k\":1,\"v\":\"a\",\"k\":\"x\"}\n{\"v\":\"b\",\"v\":null,\"k\":2}\n";
+    let (loaded, landing) = load("f.ndjson", lines).await;
+    assert_eq!(loaded.expect("loaded").rows, 2);
+    assert_eq!(landing.column("landing.flights", "k"), ["1", "2"]);
+    assert_eq!(landing.column("landing.flights", "v"), ["a", "b"]);
+    let k = kinds(&landing).into_iter().find(|(name, _)| name == "k");
+    assert_eq!(k, Some(("k".into(), "BIGINT".into())));
+}
+
 #[tokio::test]
 async fn a_late_misfit_is_quarantined_with_its_line() {
     let mut csv = String::from("n,note\n");
