@@ -21,6 +21,7 @@ use crate::{
     affected,
     failure::{Doing, with_remedy},
     footers::Footers,
+    inlined, literals,
     model::Lake,
     plan::{Planned, Planner},
     running::{self, Endings, Ready, Sink, Threads},
@@ -112,9 +113,11 @@ impl Job {
             affected: affected::function(&self.catalog.affected)
                 .map_err(|error| self.doing("plan statement").failed(error))?,
         };
-        planner
+        let planned = planner
             .plan(&self.statement.sql, &self.statement.parameters)
-            .await
+            .await?;
+        inlined::check(&planned.plan).map_err(|e| self.failed("plan statement", e))?;
+        Ok(planned)
     }
 
     async fn describe(&self) -> Result<SchemaRef> {
@@ -161,9 +164,15 @@ impl Job {
     }
 
     async fn start(&self) -> Result<datafusion::execution::SendableRecordBatchStream> {
-        let Planned { state, plan } = self.plan().await?;
-        let physical = state.create_physical_plan(&plan).await;
-        let physical = physical.map_err(|e| self.failed("plan statement", e))?;
+        let Planned { mut state, plan } = self.plan().await?;
+        let failed = |error| self.failed("plan statement", error);
+        let plan = state.optimize(&plan).map_err(failed)?;
+        let config = state.config().clone();
+        let rows = literals::batch_rows(&plan, config.batch_size()).map_err(failed)?;
+        *state.config_mut() = config.with_batch_size(rows);
+        let planner = Arc::clone(state.query_planner());
+        let physical = planner.create_physical_plan(&plan, &state).await;
+        let physical = physical.map_err(failed)?;
         tracing::debug!(sql = %self.statement.sql, "planned");
         let stream = execute_stream(physical, state.task_ctx());
         stream.map_err(|error| self.failed("run statement", error))

@@ -22,6 +22,7 @@ use sqlparser::ast::Statement;
 
 use crate::{
     catalog::{Named, Providers},
+    decimals,
     entry::EntryTable,
     failure::Doing,
     feed::FeedTable,
@@ -172,6 +173,7 @@ impl Planner<'_> {
         unions::name_apart(&mut statement);
         label_casts(&mut statement);
         shorthand::write_out(&mut statement);
+        decimals::keep_digits(&mut statement);
         let named: Providers = names
             .iter()
             .filter_map(|name| Some((name.clone(), Arc::clone(providers.get(name)?))))

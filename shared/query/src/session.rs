@@ -17,9 +17,9 @@ use ports::Objects;
 use crate::{
     casts,
     catalog::{CATALOG, SCHEMA},
-    floats, growth, json,
+    checked, floats, growth, json,
     model::warehouse,
-    orders, semi, types,
+    orders, semi, sums, types,
 };
 
 /// Resources of the query engine.
@@ -51,6 +51,9 @@ pub(crate) fn base(settings: &Settings, objects: Objects) -> Result<SessionState
     state.register_function_rewrite(Arc::new(growth::BoundGrowth))?;
     state.add_analyzer_rule(Arc::new(casts::TextToTime));
     state.add_analyzer_rule(Arc::new(floats::TotalFloats));
+    state.add_analyzer_rule(Arc::new(sums::CheckedSums));
+    state.add_analyzer_rule(Arc::new(checked::CheckedOperators));
+    state.add_analyzer_rule(Arc::new(json::ExactNumbers));
     Ok(state)
 }
 

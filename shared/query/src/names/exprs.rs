@@ -6,6 +6,9 @@ use sqlparser::ast::{Expr, Ident, Query, VisitMut, VisitorMut};
 
 use super::{Ambiguous, Resolver, Result, ident, scope::Found};
 
+/// The schema that stands before a relation which has none.
+const ANY_SCHEMA: &str = "around";
+
 /// Resolves the names of an expression, or of whatever holds expressions, where the resolver stands.
 pub(super) struct Exprs<'r, 'a> {
     resolver: &'r mut Resolver<'a>,
@@ -81,25 +84,39 @@ impl Resolver<'_> {
     }
 
     /// A column behind its table's name, or a field of a struct column.
-    fn qualified(&mut self, parts: &mut [Ident]) -> Result<()> {
+    fn qualified(&mut self, parts: &mut Vec<Ident>) -> Result<()> {
         for split in (1..parts.len()).rev() {
             let qualifier: Vec<String> = parts[..split].iter().map(ident).collect();
             let qualifier = qualifier.join(".");
             let name = &mut parts[split];
-            let found = self.levels.iter().rev();
+            let found = self.levels.iter().enumerate().rev();
             let found = found
-                .filter_map(|level| level.find_in(&qualifier, &name.value))
+                .filter_map(|(at, level)| Some((at, level.find_in(&qualifier, &name.value)?)))
                 .next();
-            if let Some(found) = found {
-                let quoted = name.quote_style.is_some();
-                return if quoted {
-                    Ok(())
-                } else {
-                    apply(name, Some(found))
-                };
+            if let Some((at, found)) = found {
+                if name.quote_style.is_none() {
+                    apply(name, Some(found))?;
+                }
+                self.reach(parts, at);
+                return Ok(());
             }
         }
         self.column(&mut parts[0])
+    }
+
+    /// Makes `c.id` mean the relation `c` of the level `at` where a level inside of it has a column `c`, of which the
+    /// planner would take `id` for a field: behind a schema it takes `c` for a relation and nothing else. A relation with
+    /// an alias has no schema, and answers to any.
+    fn reach(&self, parts: &mut Vec<Ident>, at: usize) {
+        let [qualifier, _] = parts.as_slice() else {
+            return;
+        };
+        let name = ident(qualifier);
+        let inside = self.levels.get(at + 1..).unwrap_or_default();
+        if inside.iter().any(|level| level.has_column(&name)) {
+            let schema = self.levels[at].schema_of(&name);
+            parts.insert(0, Ident::with_quote('"', schema.unwrap_or(ANY_SCHEMA)));
+        }
     }
 }
 

@@ -6,22 +6,29 @@
 //! the statement defines without quotes are in lower case, as ever; a column selected without an alias keeps its stored
 //! spelling.
 //!
+//! A name before a dot is a relation first, the nearest of that name, and a column with fields only when no relation has
+//! it, as in standard SQL.
+//!
 //! This is a pass over the tree before planning: it puts the stored spelling, quoted, in the place of the name. Scopes
 //! are those of SQL: a subquery sees its own relations first, then those around it.
 
 mod exprs;
 mod scope;
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    ops::ControlFlow,
+};
 
 use crate::catalog::SCHEMA;
 use domain::TableName;
 use exprs::Exprs;
 use scope::{Level, Relation, folded};
 use sqlparser::ast::{
-    ExcludeSelectItem, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias,
-    TableFactor, TableWithJoins, WildcardAdditionalOptions,
+    ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
+    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias,
+    TableFactor, TableWithJoins, Visit, Visitor, WildcardAdditionalOptions,
 };
 
 /// Columns of the tables a statement reads.
@@ -58,12 +65,14 @@ type Result<T> = std::result::Result<T, Ambiguous>;
 
 /// Puts stored spellings in the place of names without quotes.
 pub(crate) fn resolve(statement: &mut Statement, columns: &Columns) -> Result<()> {
-    if !columns.values().flatten().any(|name| *name != folded(name)) {
+    let spelled = columns.values().flatten().any(|name| *name != folded(name));
+    if !spelled && !hides(statement, columns) {
         return Ok(());
     }
     let mut resolver = Resolver {
         tables: columns,
         ctes: Vec::new(),
+        recursions: 0,
         levels: Vec::new(),
     };
     match statement {
@@ -73,8 +82,42 @@ pub(crate) fn resolve(statement: &mut Statement, columns: &Columns) -> Result<()
     }
 }
 
+/// Whether a name before a dot is that of a column, too.
+fn hides(statement: &Statement, columns: &Columns) -> bool {
+    struct Names(BTreeSet<String>, BTreeSet<String>);
+    impl Visitor for Names {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Expr::CompoundIdentifier(parts) = expr {
+                self.0.extend(parts.first().map(ident));
+            }
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+            for item in &select.projection {
+                if let SelectItem::ExprWithAlias { alias, .. } = item {
+                    self.1.insert(ident(alias));
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut names = Names(BTreeSet::new(), BTreeSet::new());
+    let _ = Visit::visit(statement, &mut names);
+    let Names(before, given) = names;
+    !before.is_disjoint(&given) || columns.values().flatten().any(|name| before.contains(name))
+}
+
+/// Most recursive expressions inside of each other whose first branches are looked into ahead of the rest: each doubles
+/// the work of those inside.
+const RECURSIONS_MAX: usize = 4;
+
 struct Resolver<'a> {
     tables: &'a Columns,
+    /// Common table expressions in sight whose first branch is looked into.
+    recursions: usize,
     /// Common table expressions in sight, the nearest last.
     ctes: Vec<(String, Vec<String>)>,
     /// Relations in sight, the nearest level last.
@@ -87,9 +130,14 @@ impl Resolver<'_> {
         let outer = self.ctes.len();
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             let name = ident(&cte.alias.name);
-            if let SetExpr::SetOperation { left, .. } = cte.query.body.as_ref() {
+            if let SetExpr::SetOperation { left, .. } = cte.query.body.as_ref()
+                && self.recursions < RECURSIONS_MAX
+            {
                 // In case it is recursive: inside it has the columns of its first branch.
-                let first = self.body(&mut left.clone())?.0;
+                self.recursions += 1;
+                let first = self.body(&mut left.clone());
+                self.recursions -= 1;
+                let first = first?.0;
                 self.ctes.push((name.clone(), renamed(first, &cte.alias)));
             }
             let columns = self.query(&mut cte.query)?;

@@ -67,6 +67,18 @@ impl Level {
         }
     }
 
+    /// Whether there is a column of exactly this name.
+    pub(super) fn has_column(&self, name: &str) -> bool {
+        let mut columns = self.relations.iter().flat_map(|relation| &relation.columns);
+        columns.any(|column| column == name)
+    }
+
+    /// The schema of a table that goes by its own name.
+    pub(super) fn schema_of(&self, name: &str) -> Option<&str> {
+        let mut names = self.relations.iter().flat_map(|relation| &relation.names);
+        names.find_map(|full| full.strip_suffix(name)?.strip_suffix('.'))
+    }
+
     /// The meaning of a name behind a qualifier; none when nothing goes by the qualifier.
     pub(super) fn find_in(&self, qualifier: &str, name: &str) -> Option<Found> {
         let named = |relation: &&Relation| relation.names.iter().any(|name| name == qualifier);

@@ -138,6 +138,54 @@ fn statements_just_under_the_limits_do_not_overflow() {
     runtime.block_on(task).expect("no overflow");
 }
 
+/// Each subquery adds the column of the one inside to itself.
+#[tokio::test]
+async fn filters_do_not_explode() {
+    let mut world = World::new();
+    world
+        .model_of("silver.t", &[batch(vec![("c", ints(1..4))])])
+        .await;
+    let nested = |levels: usize| {
+        let inside = (0..levels).fold(String::from("silver.t"), |inside, n| {
+            format!("(SELECT c + c AS c FROM {inside} AS q{n})")
+        });
+        format!("SELECT max(c) FROM {inside} AS z WHERE c > 0")
+    };
+    assert_eq!(world.text(&nested(8)).await, "768");
+    world.refused(&nested(40), "written out").await;
+    world.view("gold.v", &nested(20).replace("WHERE c > 0", ""));
+    assert_eq!(world.text("SELECT * FROM gold.v").await, "3145728");
+}
+
+/// A column of a long constant is made a few rows at a time.
+#[tokio::test]
+async fn long_constants_come_in_small_batches() {
+    use futures::TryStreamExt;
+
+    let world = World::new();
+    let long = "SELECT repeat('x', 1000000) AS a FROM generate_series(1, 300)";
+    let rows = world
+        .query
+        .run(&Statement::new(long), &world.catalog)
+        .await
+        .expect("runs");
+    let (mut count, mut stream) = (0, rows.stream);
+    while let Some(batch) = stream.try_next().await.expect("a batch") {
+        let bytes = batch.get_array_memory_size();
+        assert!(bytes <= 80 << 20, "{bytes} bytes");
+        count += batch.num_rows();
+    }
+    assert_eq!(count, 300);
+    // What gathers it is refused when it has gathered too much.
+    for gathered in ["length(string_agg(a, ''))", "array_length(array_agg(a))"] {
+        let sql = format!(
+            "SELECT {gathered} FROM (SELECT repeat('x', 1000000) AS a FROM generate_series(1, 1500))"
+        );
+        let error = world.error(&sql).await;
+        assert_eq!(error.kind, Kind::TooLarge, "{sql}: {}", error.chain());
+    }
+}
+
 #[tokio::test]
 async fn functions_cannot_make_more_than_memory_holds() {
     let world = World::new();

@@ -81,3 +81,36 @@ async fn unquoted_names_find_columns_whatever_their_case() {
     let hint = "column 8: column B is ambiguous, write \"B\" or \"b\"";
     world.refused("SELECT B FROM silver.e", hint).await;
 }
+
+/// The planner would take the inner column `c` for a struct.
+#[tokio::test]
+async fn a_name_before_a_dot_is_a_relation_first() {
+    let mut world = World::new();
+    let parents = batch(vec![("id", ints(0..3))]);
+    let children = batch(vec![("id", ints(10..14)), ("c", ints(0..4))]);
+    world.model_of("silver.c", &[parents]).await;
+    world.model_of("silver.o", &[children]).await;
+    for (sql, expected) in [
+        (
+            "SELECT id, (SELECT count(*) FROM silver.o AS o WHERE o.c = c.id) AS k \
+             FROM silver.c AS c ORDER BY id",
+            "0|1 1|1 2|1",
+        ),
+        (
+            "SELECT id FROM silver.c WHERE EXISTS \
+             (SELECT 1 FROM silver.o WHERE o.c = c.id + 1 AND o.id > 12)",
+            "2",
+        ),
+        (
+            "WITH c AS (SELECT id FROM silver.c) SELECT id FROM c WHERE (SELECT max(q.n) FROM \
+             (SELECT c AS c, id AS n FROM silver.o) AS q WHERE q.c = c.id) = 11",
+            "1",
+        ),
+        (
+            "SELECT s.c.id FROM (SELECT named_struct('id', 5) AS c) AS s",
+            "5",
+        ),
+    ] {
+        assert_eq!(world.text(sql).await, expected, "{sql}");
+    }
+}

@@ -226,3 +226,119 @@ async fn functions_of_other_engines_are_written_out() {
         assert_eq!(world.text(&sql).await, expected, "{expr}");
     }
 }
+
+/// What `->` answers with, as text.
+async fn got(world: &World, value: &str) -> String {
+    use datafusion::arrow::{
+        array::AsArray,
+        util::display::{ArrayFormatter, FormatOptions},
+    };
+    let read = world
+        .batch(&format!("SELECT {value} AS v FROM landing.e"))
+        .await;
+    let union = read.column(0).as_union();
+    let values = (0..union.len()).map(|row| {
+        let value = union.value(row);
+        let shown = ArrayFormatter::try_new(&value, &FormatOptions::default());
+        shown.expect("a formatter").value(0).to_string()
+    });
+    values.collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn numbers_that_no_type_holds_are_told_as_they_are() {
+    let mut world = World::new();
+    let payloads = [
+        r#"{"n":12345678901234567890123,"o":{"k":-98765432109876543210987}}"#,
+        r#"{"n":1e400,"o":{"k":-1e400}}"#,
+        r#"{"n":7,"o":{"k":0.5}}"#,
+        r#"{"n":null,"o":{"k":[9223372036854775808]}}"#,
+        r#"{"m":1}"#,
+    ];
+    world.payloads("landing.e", &payloads);
+    let told = got(&world, "payload->'n'").await;
+    assert_eq!(told, "12345678901234567890123 1e400 7  ");
+    let told = got(&world, "payload->'o'->'k'").await;
+    assert_eq!(
+        told,
+        "-98765432109876543210987 -1e400 0.5 [9223372036854775808] "
+    );
+    let constant = got(&world, r#"'{"a":1e400}'->'a'"#).await;
+    assert_eq!(constant, "1e400 1e400 1e400 1e400 1e400");
+}
+
+#[tokio::test]
+async fn decimals_that_are_written_are_exact() {
+    let world = World::new();
+    for (written, expected) in [
+        (
+            "12345678901234567.89::DECIMAL(20,2)",
+            "12345678901234567.89",
+        ),
+        (
+            "99999999999999999999::DECIMAL(20,0)",
+            "99999999999999999999",
+        ),
+        ("CAST(-0.1 AS DECIMAL(20,18))", "-0.100000000000000000"),
+        (
+            "-(12345678901234567.89)::NUMERIC(20,2)",
+            "-12345678901234567.89",
+        ),
+        (
+            "TRY_CAST(12345678901234567.89 AS DECIMAL(20,2))",
+            "12345678901234567.89",
+        ),
+        ("1e3::DECIMAL(10,1)", "1000.0"),
+        ("5::DECIMAL(10,1)", "5.0"),
+    ] {
+        let sql = format!("SELECT {written} AS v");
+        assert_eq!(world.text(&sql).await, expected, "{written}");
+    }
+}
+
+#[tokio::test]
+async fn integers_never_wrap_around() {
+    let mut world = World::new();
+    world
+        .model_of("silver.t", &[batch(vec![("id", ints(0..10))])])
+        .await;
+    let most = "9223372036854775807";
+    for sql in [
+        format!("SELECT {most} + 1"),
+        format!("SELECT -{most} - 2"),
+        String::from("SELECT 3037000500 * 3037000500"),
+        format!("SELECT id + {most} FROM silver.t"),
+        format!("SELECT {most} - (0 - id) FROM silver.t"),
+        format!("SELECT id FROM silver.t WHERE id * {most} > 0"),
+    ] {
+        world.refused(&sql, "verflow").await;
+    }
+    let from = format!("FROM (VALUES ('a', {most}), ('a', 1), ('b', 2)) AS t (k, n)");
+    for sql in [
+        format!("SELECT sum(n) {from}"),
+        format!("SELECT k, sum(n) {from} GROUP BY k"),
+        format!("SELECT sum(DISTINCT n) {from}"),
+        format!("SELECT sum(n) OVER (ORDER BY n DESC) {from}"),
+        format!(
+            "SELECT sum(n) OVER (ORDER BY n DESC ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) {from}"
+        ),
+    ] {
+        world
+            .refused(&sql, "a sum is beyond what its type holds, BIGINT")
+            .await;
+    }
+    // What fits is told, in any order and of the same type.
+    let fits = format!("SELECT sum(n) AS s FROM (VALUES ({most}), (1), (-1)) AS t (n)");
+    let told = world.batch(&fits).await;
+    assert_eq!(rows(&told), [most]);
+    assert_eq!(told.schema().field(0).data_type(), &DataType::Int64);
+    let all = "SELECT sum(id), sum(id + 1), sum(DISTINCT id % 3), sum(id) FILTER (WHERE id < 0), \
+               2 * max(id) - 1 FROM silver.t";
+    assert_eq!(world.text(all).await, "45|55|3||17");
+    let grouped = "SELECT id + 1 - id % 2 AS g, sum(id * 2) FROM silver.t \
+                   WHERE id + 1 > 5 GROUP BY id + 1 - id % 2 ORDER BY id + 1 - id % 2";
+    assert_eq!(world.text(grouped).await, "5|10 7|26 9|34");
+    let sets =
+        "SELECT id % 2 + 1 AS g, sum(id) FROM silver.t GROUP BY ROLLUP (id % 2 + 1) ORDER BY 2";
+    assert_eq!(world.text(sets).await, "1|20 2|25 |45");
+}
