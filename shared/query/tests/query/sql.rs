@@ -230,7 +230,7 @@ async fn functions_of_other_engines_are_written_out() {
 /// What `->` answers with, as text.
 async fn got(world: &World, value: &str) -> String {
     use datafusion::arrow::{
-        array::AsArray,
+        array::{Array, AsArray},
         util::display::{ArrayFormatter, FormatOptions},
     };
     let read = world
