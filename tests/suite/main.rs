@@ -34,6 +34,7 @@ mod readers;
 mod rebuilds;
 mod requests;
 mod tidy;
+mod upkeep;
 mod week;
 
 use std::process::ExitCode;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
     trials.extend(quarantine::trials());
     trials.extend(readers::trials());
     trials.extend(rebuilds::trials());
+    trials.extend(upkeep::trials());
     trials.extend(week::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }

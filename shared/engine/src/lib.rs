@@ -28,6 +28,7 @@ pub mod read;
 pub mod refresh;
 pub mod runner;
 pub mod status;
+pub mod upkeep;
 pub mod world;
 
 pub use world::World;
