@@ -152,13 +152,15 @@ def refresh(counts, assumed):
 
 
 def idle_month(counts, assumed):
-    ticks = MONTH_SECONDS // 60
+    ticks, hours = MONTH_SECONDS // 60, MONTH_SECONDS // 3_600
     polls = assumed.pollers * MONTH_SECONDS // 20
     costs = times(ticks, look(counts, assumed))
-    # Maintenance asks too, when its time has come: of the hour all was counted.
-    costs["DynamoDB"] = MONTH_SECONDS // 3_600 * dynamodb(counts["idle_hour"])
-    costs["SQS"] = polls * (2 * SQS_STANDARD + SQS_FIFO)
-    costs["Logs and traces"] += assumed.alarms * ALARM_MONTH
+    # Upkeep asks too, when its time has come: of the hour all was counted.
+    costs["DynamoDB"] = hours * dynamodb(counts["idle_hour"])
+    jobs = hours * counts["idle_hour"]["upkeep_sends"]
+    costs["Lambda"] += lambda_cost(jobs, assumed.refresh_ms, assumed.refresh_gb)
+    costs["SQS"] = polls * (2 * SQS_STANDARD + SQS_FIFO) + 3 * jobs * SQS_FIFO
+    costs["Logs and traces"] += observed(assumed, jobs) + assumed.alarms * ALARM_MONTH
     return add(costs)
 
 

@@ -11,7 +11,7 @@ use object_store::{ObjectStoreExt, path::Path};
 use ports::{
     Clock as _, Error, Jobs, Kind, Objects, Result, Search,
     entries::DataSet,
-    jobs::{IndexJob, RebuildJob},
+    jobs::{IndexJob, RebuildJob, UpkeepJob},
     search::{Hit, IndexFile, Near, Plan, Progress, Words},
     tables::Rows,
 };
@@ -121,5 +121,10 @@ impl Jobs for Posting {
     async fn rebuild(&self, job: &RebuildJob) -> Result<()> {
         // No entry of the simulation is a query.
         Err(Error::new(Kind::Invalid, "rebuild", &job.entry))
+    }
+
+    async fn upkeep(&self, _: &UpkeepJob) -> Result<()> {
+        // Maintenance and sweeps have processes of their own here, which do more of both.
+        Err(Error::new(Kind::Invalid, "ask for", "upkeep"))
     }
 }

@@ -482,7 +482,7 @@ async fn no_time() -> Result<()> {
 }
 
 /// A deployment whose queues nobody serves: nothing may be sent to them.
-async fn deployed(lab: &Lab) -> Result<Deployed> {
+pub(crate) async fn deployed(lab: &Lab) -> Result<Deployed> {
     const NOWHERE: &str = "http://127.0.0.1:9";
     let sqs = tests::aws::clients(NOWHERE).await.sqs;
     let (clock, chance) = (Arc::new(SystemClock), Arc::new(SystemChance));

@@ -36,6 +36,7 @@ mod requests;
 mod said;
 mod sources;
 mod tidy;
+mod upkeep;
 mod week;
 
 use std::process::ExitCode;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
     trials.extend(readers::trials());
     trials.extend(rebuilds::trials());
     trials.extend(sources::trials());
+    trials.extend(upkeep::trials());
     trials.extend(week::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -1,20 +1,14 @@
-//! Function `sweep`: the schedule's tick. It takes the step that a lost message would have
-//! caused, and tidies up.
+//! Function `sweep`: the schedule's tick. It takes the step that a lost message would have caused, and has `refresh` maintain
+//! tables and sweep entries when that is due: it is linked with neither.
 
-use lambda::{
-    Answer, Context, Deployed, Error, Event, Function, Parts, cold_start, maintain, run, step,
-};
+use lambda::{Answer, Context, Deployed, Error, Event, Function, Parts, cold_start, run, tick};
 
 struct Sweep(Deployed);
 
 impl Function for Sweep {
-    async fn handle(&self, event: Event, context: Context) -> Answer {
+    async fn handle(&self, event: Event, _: Context) -> Answer {
         match event {
-            Event::Tick => {
-                let stepped = step(&self.0).await;
-                maintain(&self.0, &context).await;
-                stepped
-            }
+            Event::Tick => tick(&self.0).await,
             Event::Queue(_) | Event::Http(_) => Err("this function takes ticks".into()),
         }
     }
@@ -22,5 +16,5 @@ impl Function for Sweep {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    run(async { Ok(Sweep(cold_start(Parts::upkeep).await?)) }).await
+    run(async { Ok(Sweep(cold_start(Parts::steps).await?)) }).await
 }

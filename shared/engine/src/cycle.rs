@@ -25,6 +25,7 @@ use crate::{
 };
 
 pub use order::carry_out;
+pub(crate) use step::step_beside;
 pub use step::{Step, step};
 
 /// Refreshes that run at the same time.

@@ -9,7 +9,7 @@ use domain::{
 };
 use ports::{
     Result,
-    state::{Expect, Key},
+    state::{Expect, Item, Key},
 };
 
 use crate::{
@@ -46,7 +46,16 @@ impl Known {
     /// # Errors
     /// `Unavailable` or `Corrupt` from the state store.
     pub(crate) async fn load(world: &World) -> Result<Self> {
+        Self::load_beside(world, None).await
+    }
+
+    /// The same, and an item that is none of it, with the same read.
+    ///
+    /// # Errors
+    /// As [`Known::load`].
+    pub(crate) async fn load_beside(world: &World, beside: Option<&Key>) -> Result<Self> {
         let mut keys = vec![load::cycle()];
+        keys.extend(beside.cloned());
         for model in world.project.live() {
             keys.extend(keys_of(world, &model.name));
         }
@@ -143,6 +152,11 @@ impl Known {
     /// The condition that an item is still as it was read.
     pub(crate) fn expect(&self, key: &Key) -> Expect {
         self.items.expect(key)
+    }
+
+    /// An item that was read along, if it was there.
+    pub(crate) fn item(&self, key: &Key) -> Option<&Item> {
+        self.items.item(key)
     }
 
     /// The heads of landing tables as loaded: what a cycle that opens now reads up to (**C-1**).

@@ -29,6 +29,7 @@ pub mod refresh;
 pub mod runner;
 pub mod sources;
 pub mod status;
+pub mod upkeep;
 pub mod world;
 
 pub use world::World;

@@ -5,7 +5,6 @@
 //! reached is written down beside each table only so that work is not looked for where there is none.
 
 mod tables;
-mod tick;
 
 use domain::{Duration, Maintenance, TableName, Timestamp, items, items::Head};
 use ports::{
@@ -15,8 +14,6 @@ use ports::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-pub use tick::tick;
-
 use crate::{World, lasting::lasting};
 
 /// Tables listed by one request.
@@ -24,7 +21,7 @@ const PAGE: usize = 1_000;
 /// Objects removed in one step.
 const REMOVED_MAX: usize = 200;
 /// After this long a table is looked at again even if nothing has happened to it.
-const AGAIN: Duration = Duration::from_secs(15 * 60);
+pub(crate) const AGAIN: Duration = Duration::from_secs(15 * 60);
 
 /// What a round may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +105,7 @@ impl Report {
     }
 
     /// Whether anything was done or given up, errors aside.
-    fn did_anything(&self) -> bool {
+    pub(crate) fn did_anything(&self) -> bool {
         let quiet = Self {
             steps: self.steps,
             garbage_waiting: self.garbage_waiting,

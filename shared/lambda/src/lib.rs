@@ -24,5 +24,5 @@ pub use http::Http;
 pub use lambda_runtime::{Context, Error};
 pub use parts::{Ground, MakeParts, Parts};
 pub use serve::{Answer, Function, run};
-pub use steps::{carry_out, maintain, step};
+pub use steps::{carry_out, step, tick};
 pub use world::{Deployed, cold_start};

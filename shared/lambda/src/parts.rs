@@ -84,20 +84,6 @@ impl Parts {
         })
     }
 
-    /// For a function that maintains tables.
-    ///
-    /// # Errors
-    /// None.
-    pub fn upkeep(ground: &Ground<'_>) -> Result<Self> {
-        Ok(Self {
-            landing: Arc::new(ground.landing()),
-            tables: ground.tables(),
-            query: Arc::new(Without),
-            entries: ground.entries(),
-            searching: Searching::default(),
-        })
-    }
-
     /// For a function that does everything, with a query engine.
     ///
     /// # Errors

@@ -4,13 +4,14 @@ use aws::queue::refreshes::{self, Due};
 use domain::Duration;
 use engine::{
     cycle::{self, Step},
-    entries::{self, Registry},
-    maintain::{self, Budget},
+    entries::Registry,
+    maintain,
     refresh::Refreshed,
+    upkeep,
 };
 use lambda_runtime::Context;
 use ports::{
-    jobs::{IndexJob, RebuildJob},
+    jobs::{IndexJob, RebuildJob, UpkeepJob},
     refreshes::Order,
 };
 use serde_json::json;
@@ -23,8 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(15 * 60);
 const DELAY_MAX: Duration = Duration::from_secs(60);
 /// Left of an invocation's time when a refresh is given up: what was staged is garbage, and the message comes again.
 const MARGIN: std::time::Duration = std::time::Duration::from_secs(3);
-/// Longest a round of maintenance takes: the schedule ticks once a minute.
-const ROUND: std::time::Duration = std::time::Duration::from_secs(20);
 /// The visibility timeout that a refresh under way is prolonged by.
 const VISIBILITY: Duration = Duration::from_secs(60);
 
@@ -33,9 +32,31 @@ const VISIBILITY: Duration = Duration::from_secs(60);
 /// # Errors
 /// What the ports answer.
 pub async fn step(deployed: &Deployed) -> Answer {
-    let step = cycle::step(&deployed.world, &*deployed.refreshes, PATIENCE)
-        .await
-        .map_err(|error| error.chain())?;
+    let step = cycle::step(&deployed.world, &*deployed.refreshes, PATIENCE).await;
+    took(deployed, step).await
+}
+
+/// Does what the schedule is for: takes the step that a lost message would have caused, and has `refresh` maintain tables and
+/// sweep entries when that is due. What cannot be asked for is logged: the next tick tries again.
+///
+/// # Errors
+/// What the ports answer about the step.
+pub async fn tick(deployed: &Deployed) -> Answer {
+    let (step, asked) = upkeep::tick(&deployed.world, &*deployed.refreshes, PATIENCE).await;
+    match asked {
+        Ok(true) => tracing::info!("asked for upkeep"),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(
+            error = error.chain(),
+            "upkeep was not asked for; the next tick tries again"
+        ),
+    }
+    took(deployed, step).await
+}
+
+/// Tells of a step, and has the next one taken.
+async fn took(deployed: &Deployed, step: ports::Result<Step>) -> Answer {
+    let step = step.map_err(|error| error.chain())?;
     let (said, due) = match &step {
         Step::Sent(models) => ("sent", json!(models)),
         Step::Waiting(until) => ("waiting", json!(until.to_string())),
@@ -46,48 +67,6 @@ pub async fn step(deployed: &Deployed) -> Answer {
         wake(deployed, at).await?;
     }
     Ok(json!({ "step": said, "due": due }))
-}
-
-/// A round of maintenance, after a step and while there is time. What fails is logged: the next tick tries again.
-pub async fn maintain(deployed: &Deployed, context: &Context) {
-    let world = &deployed.world;
-    if !world.live.maintenance.enabled {
-        return;
-    }
-    let left = remaining(context).saturating_sub(MARGIN);
-    let budget = Budget {
-        time: left.min(ROUND),
-        steps: u32::MAX,
-        all: false,
-    };
-    let round = maintain::tick(world, &budget, world.clock.now());
-    // Cut short anywhere it has lost nothing.
-    match tokio::time::timeout(left, round).await {
-        Ok(Ok(Some(report))) => maintain::tell(&report),
-        Ok(Ok(None)) | Err(_) => {}
-        Ok(Err(error)) => {
-            tracing::warn!(
-                error = error.chain(),
-                "maintenance did not begin; the next tick tries again"
-            );
-        }
-    }
-    sweep_entries(deployed, context).await;
-}
-
-/// Removes entries that are expired and what they left. Cut short anywhere, the next one goes on.
-async fn sweep_entries(deployed: &Deployed, context: &Context) {
-    let registry = registry(deployed);
-    let left = remaining(context).saturating_sub(MARGIN);
-    match tokio::time::timeout(left, entries::tick(&registry)).await {
-        Ok(Ok(None)) => {}
-        Ok(Ok(Some(swept))) => swept
-            .errors
-            .iter()
-            .for_each(|error| tracing::warn!(error, "an entry could not be swept")),
-        Ok(Err(error)) => tracing::warn!(error = error.chain(), "entries could not be swept"),
-        Err(_) => tracing::warn!("the time for sweeping entries was over; the next sweep goes on"),
-    }
 }
 
 /// Has a step taken at a moment, when it is near; one that is not is left to the schedule.
@@ -103,7 +82,7 @@ async fn wake(deployed: &Deployed, at: domain::Timestamp) -> Result<(), String> 
         .map_err(|error| error.chain())
 }
 
-/// Carries out the refreshes of a batch, and jobs of entries, and says which messages are to be delivered again.
+/// Carries out the refreshes and jobs of a batch, and says which messages are to be delivered again.
 ///
 /// # Errors
 /// When the answer cannot be written.
@@ -158,6 +137,10 @@ async fn one(deployed: &Deployed, message: &Message, context: &Context) -> Resul
         Due::Refresh(order) => order,
         Due::Index(job) => return index(deployed, &job, left).await,
         Due::Rebuild(job) => return rebuild(deployed, &job, left).await,
+        Due::Upkeep(job) => {
+            upkeep(deployed, &job, left).await;
+            return Ok(());
+        }
     };
     let span = tracing::info_span!("refresh", model = %order.model, cycle = order.cycle,
         traceparent = message.attributes.get("traceparent"));
@@ -203,6 +186,27 @@ async fn rebuild(
         .map_err(|error| error.chain())?;
     tracing::info!(entry = %job.entry, token = job.token, ?carried, "an entry computed anew");
     Ok(())
+}
+
+/// Maintains tables and sweeps entries. What fails is logged, and its message does not come again: the next tick asks anew.
+async fn upkeep(deployed: &Deployed, job: &UpkeepJob, left: std::time::Duration) {
+    match upkeep::carry_out(&registry(deployed), job, left).await {
+        Ok(None) => tracing::info!("there was upkeep since this was asked for"),
+        Ok(Some(done)) => {
+            if let Some(round) = &done.round {
+                maintain::tell(round);
+            }
+            let errors = done.swept.iter().flat_map(|swept| &swept.errors);
+            errors.for_each(|error| tracing::warn!(error, "an entry could not be swept"));
+            for why in &done.left {
+                tracing::warn!(why, "upkeep did not end; the next tick asks for it again");
+            }
+        }
+        Err(error) => tracing::warn!(
+            error = error.chain(),
+            "upkeep failed; a later tick asks for it again"
+        ),
+    }
 }
 
 fn registry(deployed: &Deployed) -> Registry {

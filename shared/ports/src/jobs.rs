@@ -1,11 +1,13 @@
-//! What another process does for entries: a function that stands still once it has answered asks one that does not.
+//! What another process does: a function that stands still once it has answered, or that is linked with no tables, asks one
+//! that can.
 //!
 //! What is to be done stands in an item before anything is sent: the item of an index says that it is being built, a lease
 //! that its entry is. A job may be lost: then the deadline in that item passes, and the next who wants it begins another. It
-//! may be doubled or late: it names the item as it was when it was sent, which only one delivery of it can take.
+//! may be doubled or late: it names the item as it was when it was sent, which only one delivery of it can take. Upkeep has no
+//! deadline: its item, the mark, stays as it was until a job has been carried out, and whoever finds it so asks again.
 
 use async_trait::async_trait;
-use domain::{Duration, entry::EntryId};
+use domain::{Duration, Timestamp, entry::EntryId};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
@@ -34,7 +36,16 @@ pub struct RebuildJob {
     pub time: Duration,
 }
 
-/// The queue of jobs: those of one index, and of one entry, are carried out one after the other.
+/// "Maintain tables and sweep entries, if nobody has since."
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpkeepJob {
+    /// Version of the mark when the job was sent; none when there was no mark.
+    pub mark: Option<u64>,
+    /// When it was sent: what was due then is due whatever clock it is delivered under.
+    pub at: Timestamp,
+}
+
+/// The queue of jobs: those of one index, of one entry, and of upkeep are carried out one after the other.
 #[async_trait]
 pub trait Jobs: Send + Sync + std::fmt::Debug {
     /// Has an index built; when it returns, the job will be delivered at least once.
@@ -42,4 +53,8 @@ pub trait Jobs: Send + Sync + std::fmt::Debug {
 
     /// Has an entry computed anew; when it returns, the job will be delivered at least once.
     async fn rebuild(&self, job: &RebuildJob) -> Result<()>;
+
+    /// Has tables maintained and entries swept; when it returns, the job will be delivered at least once. One that was sent
+    /// for the same mark a short while ago is not sent twice.
+    async fn upkeep(&self, job: &UpkeepJob) -> Result<()>;
 }

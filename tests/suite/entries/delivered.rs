@@ -15,7 +15,7 @@ use engine::entries::{Carried, Registry};
 use libtest_mimic::Trial;
 use ports::{
     Error, Jobs, Kind,
-    jobs::{IndexJob, RebuildJob},
+    jobs::{IndexJob, RebuildJob, UpkeepJob},
 };
 use serde_json::{Value, json};
 use tests::{
@@ -88,6 +88,11 @@ impl Jobs for Sent {
         let mut rebuilds = self.rebuilds.lock().unwrap_or_else(PoisonError::into_inner);
         rebuilds.push_back(job.clone());
         Ok(())
+    }
+
+    async fn upkeep(&self, _: &UpkeepJob) -> ports::Result<()> {
+        // No schedule ticks here.
+        Err(Error::new(Kind::Invalid, "ask for", "upkeep"))
     }
 }
 

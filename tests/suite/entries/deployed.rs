@@ -56,6 +56,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             "emulated::a_stale_query_is_served_by_control_and_computed_by_refresh",
             rebuilt,
         ),
+        test_emulated(
+            "emulated::a_tick_of_sweep_has_refresh_remove_what_is_expired",
+            kept_up,
+        ),
     ]
 }
 
@@ -471,5 +475,23 @@ async fn rebuilt() -> Result<()> {
     services.carry_out(&services.refresh()?, 1).await?;
     ensure!(ask().await? == "hit");
     ensure!(services.message().await?.is_none(), "one job for all");
+    Ok(())
+}
+
+async fn kept_up() -> Result<()> {
+    let services = Services::open(LONG).await?;
+    let control = services.control()?;
+    let brief = json!({ "ttl": 1, "mode": "strict" });
+    control.desk.build(brief, &notes()).await?;
+    tokio::time::sleep(Span::from_millis(1_200)).await;
+    let mut sweep = services.refresh()?;
+    sweep.world.jobs = Some(services.refreshes());
+    let tick = async || lambda::tick(&sweep).await.map_err(|e| anyhow!("{e}"));
+    tick().await?;
+    ensure!(services.stored().await?.len() == 1, "it asks, and no more");
+    services.carry_out(&services.refresh()?, 1).await?;
+    ensure!(services.stored().await?.is_empty());
+    tick().await?;
+    ensure!(services.message().await?.is_none(), "nothing is due");
     Ok(())
 }

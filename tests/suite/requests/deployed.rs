@@ -12,20 +12,20 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
 use domain::{Duration, LiveSettings};
-use engine::{
-    cycle,
-    entries::{self, Registry},
-    maintain::{self, Budget},
-    refresh::Refreshed,
-};
+use engine::{cycle, entries::Registry, refresh::Refreshed, upkeep};
 use futures::future::try_join_all;
 use libtest_mimic::Trial;
-use ports::{Queue, Refreshes, queue::Announcement, refreshes::Order};
+use ports::{
+    Queue, Refreshes, State,
+    queue::Announcement,
+    refreshes::Order,
+    state::{Item, Key, Outcome, Span, Write},
+};
 use serde_json::json;
 use testkit::{CountedObjects, CountedState, MemoryRefreshes, MemoryState};
-use tests::{rows::chain, site::Site, world::Lab};
+use tests::{addresses::Addresses, rows::chain, site::Site, world::Lab};
 
-use crate::{bugs::merged, plain::test};
+use crate::{bugs::merged, plain::test, upkeep::Asked};
 
 /// Longest a refresh may take, as in a deployment.
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -100,6 +100,30 @@ struct Deployed {
     objects: Arc<CountedObjects>,
     queue: Arc<Counted<Arc<dyn Queue>>>,
     refreshes: Counted<MemoryRefreshes>,
+    asked: Arc<Asked>,
+}
+
+/// A state store whose large values are objects, as those of a deployment are: there is something to look for.
+#[derive(Debug)]
+struct Shedding(Arc<CountedState>);
+
+#[async_trait]
+impl State for Shedding {
+    async fn get_many(&self, keys: &[Key]) -> ports::Result<Vec<Option<Item>>> {
+        self.0.get_many(keys).await
+    }
+
+    async fn query(&self, span: &Span) -> ports::Result<Vec<Item>> {
+        self.0.query(span).await
+    }
+
+    async fn transact(&self, writes: Vec<Write>) -> ports::Result<Outcome> {
+        self.0.transact(writes).await
+    }
+
+    fn sheds(&self) -> bool {
+        true
+    }
 }
 
 impl Deployed {
@@ -113,8 +137,12 @@ impl Deployed {
             min_interval: Duration::ZERO,
             ..LiveSettings::default()
         };
-        let (at, files) = (state.clone(), objects.clone());
+        let (at, files) = (Arc::new(Shedding(state.clone())), objects.clone());
         let mut lab = Lab::on(at, files, "memory:///", None, &models, live)?;
+        let store = Addresses::of(lab.objects.clone(), lab.clock.clone());
+        lab.world.entries = Arc::new(lake::EntryLake::new(lab.objects.clone()).signed_by(store));
+        let asked = Arc::new(Asked::default());
+        lab.world.jobs = Some(asked.clone());
         let queue = Arc::new(Counted::new(lab.world.queue.clone()));
         lab.world.queue = queue.clone();
         Ok(Self {
@@ -123,6 +151,7 @@ impl Deployed {
             objects,
             queue,
             refreshes: Counted::new(MemoryRefreshes::new()),
+            asked,
         })
     }
 
@@ -140,6 +169,7 @@ impl Deployed {
             ("object_lists", objects.lists),
             ("object_deletes", objects.deletes),
             ("sends", self.queue.take() + self.refreshes.take()),
+            ("upkeep_sends", self.asked.sends()),
         ];
         counts.into_iter().filter(|(_, n)| *n > 0).collect()
     }
@@ -173,24 +203,25 @@ impl Deployed {
         step.map_err(|error| chain(&error))
     }
 
-    /// What `sweep` does once a minute: a step, and maintenance.
+    /// What `sweep` does once a minute, and `refresh` when that asks for upkeep.
     async fn tick(&self) -> Result<()> {
-        self.step().await?;
         let world = &self.site.lab.world;
-        let budget = Budget {
-            time: Duration::from_secs(20),
-            steps: u32::MAX,
-            all: false,
-        };
-        let round = maintain::tick(world, &budget, world.clock.now()).await;
-        let errors = round
-            .map_err(|error| chain(&error))?
-            .map(|round| round.errors);
-        ensure!(errors.as_ref().is_none_or(Vec::is_empty), "{errors:?}");
+        let (step, asked) = upkeep::tick(world, &self.refreshes, PATIENCE).await;
+        step.map_err(|error| chain(&error))?;
+        if !asked.map_err(|error| chain(&error))? {
+            return Ok(());
+        }
+        let job = self.asked.take().context("no job was sent")?;
         let registry = Registry::new(world.clone(), domain::EntrySettings::default());
-        entries::tick(&registry)
-            .await
-            .map_err(|error| chain(&error))?;
+        let done = upkeep::carry_out(&registry, &job, PATIENCE).await;
+        let done = done.map_err(|error| chain(&error))?;
+        let done = done.context("the job was over")?;
+        let errors = done.round.map(|round| round.errors).unwrap_or_default();
+        ensure!(
+            errors.is_empty() && done.left.is_empty(),
+            "{errors:?} {:?}",
+            done.left
+        );
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 //! Refreshes that are due, on a FIFO queue: one group per model, so that no two functions refresh one model at a time. Jobs
-//! of entries take the same way to the same function, in a group per index and one per entry.
+//! take the same way to the same function: those of entries in a group per index and one per entry, upkeep in one of its own.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use domain::Duration;
 use ports::{
     Chance, Clock, Jobs, Kind, Refreshes, Result,
-    jobs::{IndexJob, RebuildJob},
+    jobs::{IndexJob, RebuildJob, UpkeepJob},
     refreshes::Order,
 };
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,9 @@ use crate::{answer::Answer, patience::Patience};
 const ID_BYTES_MAX: usize = 128;
 /// Longest time that a message can stay invisible.
 const VISIBILITY_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// The group of upkeep: one job of it runs at a time. Names of models have a dot, other groups are digests.
+const UPKEEP: &str = "upkeep";
 
 /// An order's group, and what tells it from other orders: whoever sends the same one again within five minutes sends
 /// nothing. Two that open a cycle at other targets are two: only one of the cycles comes to be.
@@ -54,14 +57,17 @@ pub enum Due {
     Index(IndexJob),
     /// An entry computed anew.
     Rebuild(RebuildJob),
+    /// Tables maintained and entries swept.
+    Upkeep(UpkeepJob),
 }
 
-/// The body of a message that asks for something of an entry: no order is written like this.
+/// The body of a message that asks for something else than a refresh: no order is written like this.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum OfEntry {
+enum Job {
     BuildIndex(IndexJob),
     RebuildEntry(RebuildJob),
+    Upkeep(UpkeepJob),
 }
 
 /// Reads the body of a message.
@@ -69,9 +75,10 @@ enum OfEntry {
 /// # Errors
 /// `Corrupt` when it asks for nothing we know: such a message belongs in the dead-letter queue.
 pub fn decode(body: &str) -> Result<Due> {
-    match serde_json::from_str::<OfEntry>(body) {
-        Ok(OfEntry::BuildIndex(job)) => return Ok(Due::Index(job)),
-        Ok(OfEntry::RebuildEntry(job)) => return Ok(Due::Rebuild(job)),
+    match serde_json::from_str::<Job>(body) {
+        Ok(Job::BuildIndex(job)) => return Ok(Due::Index(job)),
+        Ok(Job::RebuildEntry(job)) => return Ok(Due::Rebuild(job)),
+        Ok(Job::Upkeep(job)) => return Ok(Due::Upkeep(job)),
         Err(_) => {}
     }
     serde_json::from_str(body)
@@ -145,31 +152,45 @@ impl Refreshes for SqsRefreshes {
 }
 
 impl SqsRefreshes {
-    async fn send_job(&self, of: OfEntry, group: &str, id: &str) -> Result<()> {
+    async fn send_job(&self, job: Job, group: String, id: &str) -> Result<()> {
         let message = Outgoing {
-            body: serde_json::to_string(&of).expect("a job is plain JSON"),
+            body: serde_json::to_string(&job).expect("a job is plain JSON"),
             attributes: current().attributes(),
-            order: Some((
-                blake3::hash(group.as_bytes()).to_hex().to_string(),
-                fitting(id.to_owned()),
-            )),
+            order: Some((group, fitting(id.to_owned()))),
             delay: 0,
         };
         self.outlet.send(vec![message]).await
     }
 }
 
+/// The group of what is done for an entry.
+fn of_entry(name: &str) -> String {
+    blake3::hash(name.as_bytes()).to_hex().to_string()
+}
+
 #[async_trait]
 impl Jobs for SqsRefreshes {
     async fn index(&self, job: &IndexJob) -> Result<()> {
-        let group = format!("{}/{}", job.entry, job.index);
-        let of = OfEntry::BuildIndex(job.clone());
-        self.send_job(of, &group, &job.job).await
+        let group = of_entry(&format!("{}/{}", job.entry, job.index));
+        let of = Job::BuildIndex(job.clone());
+        self.send_job(of, group, &job.job).await
     }
 
     async fn rebuild(&self, job: &RebuildJob) -> Result<()> {
-        let of = OfEntry::RebuildEntry(job.clone());
-        self.send_job(of, &job.entry.to_string(), &job.token).await
+        let group = of_entry(&job.entry.to_string());
+        let of = Job::RebuildEntry(job.clone());
+        self.send_job(of, group, &job.token).await
+    }
+
+    async fn upkeep(&self, job: &UpkeepJob) -> Result<()> {
+        // Whoever finds the same mark within five minutes sends nothing: the job waits, or is at work. Of a mark that is not
+        // there nothing tells whether it is still the same one.
+        let id = match job.mark {
+            Some(version) => version.to_string(),
+            None => format!("none-{}", job.at.0),
+        };
+        let of = Job::Upkeep(job.clone());
+        self.send_job(of, UPKEEP.to_owned(), &id).await
     }
 }
 

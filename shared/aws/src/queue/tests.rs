@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use domain::{Duration, Position, TableName};
+use domain::{Duration, Position, TableName, Timestamp};
 use futures::FutureExt;
 use ports::{
     Jobs, Kind, Queue,
-    jobs::{IndexJob, RebuildJob},
+    jobs::{IndexJob, RebuildJob, UpkeepJob},
     queue::Announcement,
     refreshes::Order,
 };
@@ -341,6 +341,34 @@ async fn jobs_of_an_index_are_one_group_and_are_told_from_refreshes() {
     let cut = body.replace("\"job\"", "\"jab\"");
     let odd = refreshes::decode(&cut).expect_err("it names no job");
     assert_eq!(odd.kind, Kind::Corrupt);
+}
+
+#[tokio::test]
+async fn upkeep_is_a_group_and_is_asked_for_once_per_mark() {
+    let fake = Fake::new(|sent: &Sent| answered(sent, |_| None));
+    let queue = queue_of(&fake, Arc::default());
+    let job = |mark, at| UpkeepJob {
+        mark,
+        at: Timestamp(at),
+    };
+    let jobs = [
+        job(Some(u64::MAX), 1),
+        job(Some(u64::MAX), 2),
+        job(None, 3),
+        job(None, 4),
+    ];
+    let mut ids = Vec::new();
+    for (at, job) in jobs.iter().enumerate() {
+        queue.upkeep(job).await.expect("it is taken");
+        let sent = entries(&fake.sent()[at])[0].clone();
+        assert_eq!(sent["MessageGroupId"], "upkeep");
+        ids.push(sent["MessageDeduplicationId"].clone());
+        let body = sent["MessageBody"].as_str().expect("a body");
+        let read = refreshes::decode(body).expect("our own");
+        assert_eq!(read, Due::Upkeep(job.clone()));
+    }
+    assert_eq!(ids[0], ids[1], "the same mark");
+    assert!(ids[1] != ids[2] && ids[2] != ids[3], "{ids:?}");
 }
 
 #[tokio::test]

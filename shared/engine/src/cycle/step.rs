@@ -16,7 +16,7 @@ use domain::{
 use ports::{
     Error, Kind, Refreshes, Result,
     refreshes::Order,
-    state::{Expect, Outcome, Write},
+    state::{Expect, Item, Key, Outcome, Write},
 };
 
 use super::{due, ready, settle};
@@ -47,6 +47,16 @@ pub async fn step(world: &World, refreshes: &dyn Refreshes, patience: Duration) 
     take(world, refreshes, patience, None).await
 }
 
+/// The same, and an item that is none of a cycle's, read along with what the step looks at: a request less than on its own.
+pub(crate) async fn step_beside(
+    world: &World,
+    refreshes: &dyn Refreshes,
+    patience: Duration,
+    beside: &Key,
+) -> Result<(Step, Option<Item>)> {
+    look(world, refreshes, patience, None, Some(beside)).await
+}
+
 /// Takes a step, and writes down with it how an order ended, when there is one: a request less than on its own.
 pub(super) async fn take(
     world: &World,
@@ -54,8 +64,20 @@ pub(super) async fn take(
     patience: Duration,
     ended: Option<(&Order, &Refreshed)>,
 ) -> Result<Step> {
+    let (step, _) = look(world, refreshes, patience, ended, None).await?;
+    Ok(step)
+}
+
+async fn look(
+    world: &World,
+    refreshes: &dyn Refreshes,
+    patience: Duration,
+    ended: Option<(&Order, &Refreshed)>,
+    beside: Option<&Key>,
+) -> Result<(Step, Option<Item>)> {
     for _ in 0..ATTEMPTS_MAX {
-        let known = Known::load(world).await?;
+        let known = Known::load_beside(world, beside).await?;
+        let found = beside.and_then(|key| known.item(key).cloned());
         let expect = known.expect(&load::cycle());
         let mut open = known.cycle.clone().filter(|cycle| !cycle.closed);
         if let (Some(cycle), Some((order, how))) = (&mut open, ended)
@@ -66,7 +88,7 @@ pub(super) async fn take(
         let closed = match open {
             Some(cycle) => {
                 match go_on(world, refreshes, &known, (cycle, expect), patience).await? {
-                    Went::Took(step) => return Ok(step),
+                    Went::Took(step) => return Ok((step, found)),
                     Went::Moved => continue,
                     // What was seen is enough for the next one too: whoever announces more from here on finds none open.
                     Went::Closed(cycle, expect) => (Some(cycle), expect),
@@ -75,7 +97,7 @@ pub(super) async fn take(
             None => (known.cycle.clone(), expect),
         };
         if let Some(step) = begin(world, refreshes, &known, closed).await? {
-            return Ok(step);
+            return Ok((step, found));
         }
     }
     let busy = "other processes take steps without end";

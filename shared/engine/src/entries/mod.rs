@@ -50,7 +50,7 @@ pub use reconcile::Reconciled;
 pub use search::{HITS_MAX, SCORE, Sought, Wanted};
 pub use sending::{ADDRESS_LIFE, DIRECT_MAX, Sending};
 pub use shown::Shown;
-pub use sweep::{Swept, rounds, tick};
+pub use sweep::{Swept, rounds};
 pub use token::{Reader, is_token};
 
 /// How often a decision is taken anew when somebody else was first.
@@ -68,6 +68,11 @@ impl Registry {
     #[must_use]
     pub fn new(world: World, settings: EntrySettings) -> Self {
         Self { world, settings }
+    }
+
+    /// The world it is in.
+    pub(crate) fn world(&self) -> &World {
+        &self.world
     }
 
     /// What entries are held to.

@@ -56,21 +56,6 @@ pub async fn rounds(registry: Registry) {
     lasting(&*registry.world.clock, "sweeping of entries", rounds).await;
 }
 
-/// Minutes between two sweeps of a schedule that ticks once a minute: with nothing to do a sweep is three requests.
-const TICK_MINUTES: i64 = 10;
-
-/// Sweeps at a tick of a schedule, if it is time to. Whoever sweeps at the same time does no harm.
-///
-/// # Errors
-/// As [`Registry::sweep`].
-pub async fn tick(registry: &Registry) -> Result<Option<Swept>> {
-    let minute = registry.now().0.div_euclid(60_000_000);
-    match registry.world.live.maintenance.enabled && minute % TICK_MINUTES == 0 {
-        true => registry.sweep().await.map(Some),
-        false => Ok(None),
-    }
-}
-
 impl Registry {
     /// Removes what is expired, builds that were given up, and superseded generations.
     ///
