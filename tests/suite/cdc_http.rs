@@ -242,7 +242,7 @@ async fn one_type() -> Result<()> {
     let ours = "sources:\n  y:\n    columns:\n      lsn: DOUBLE\n";
     let site = Site::in_memory(&[], ours)?;
     site.event("y", r#"{"lsn":1.5}"#).await?;
-    refused(&site, ("y", JSON, &change("1")), 400, &["lsn"]).await
+    refused(&site, ("y", JSON, &change("1")), 503, &["lsn"]).await
 }
 
 async fn text_type() -> Result<()> {
@@ -353,7 +353,7 @@ async fn settings() -> Result<()> {
     refused(
         &site,
         ("clash", JSON, change),
-        400,
+        503,
         &["`op`", "another name"],
     )
     .await
