@@ -221,7 +221,7 @@ async fn due() -> Result<()> {
 
 async fn busy() -> Result<()> {
     let both = Both::new()?;
-    for id in 0..3 {
+    for id in 0..20 {
         both.event(id).await?;
     }
     ensure!(both.tick(MINUTE).await?);
