@@ -11,7 +11,7 @@ use sqlparser::{
 };
 
 /// sqlparser's generic dialect, with JSON operators that bind as in PostgreSQL, so that `j->>'n' = '5'` compares the
-/// extracted text, with `ORDER BY ALL`, and without MATCH_RECOGNIZE, which nothing runs and whose patterns are as deep
+/// extracted text, with `IS DISTINCT FROM` that ends before `AND`, with `ORDER BY ALL`, and without MATCH_RECOGNIZE, which nothing runs and whose patterns are as deep
 /// as they are long.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeadwaterDialect;
@@ -163,6 +163,24 @@ impl Dialect for HeadwaterDialect {
     fn supports_order_by_all(&self) -> bool {
         true
     }
+
+    /// The parser itself takes all that follows as the second operand, with its ANDs and ORs.
+    fn parse_infix(
+        &self,
+        parser: &mut Parser<'_>,
+        left: &Expr,
+        _: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        let distinct = [Keyword::IS, Keyword::DISTINCT, Keyword::FROM];
+        let same = [Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM];
+        let build = match () {
+            () if parser.parse_keywords(&distinct) => Expr::IsDistinctFrom,
+            () if parser.parse_keywords(&same) => Expr::IsNotDistinctFrom,
+            () => return None,
+        };
+        let right = parser.parse_subexpr(self.prec_value(Precedence::Is));
+        Some(right.map(|right| build(Box::new(left.clone()), Box::new(right))))
+    }
 }
 
 impl Dialect for Budgeted {
@@ -174,6 +192,15 @@ impl Dialect for Budgeted {
 
     fn supports_order_by_all(&self) -> bool {
         HeadwaterDialect.supports_order_by_all()
+    }
+
+    fn parse_infix(
+        &self,
+        parser: &mut Parser<'_>,
+        left: &Expr,
+        precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        HeadwaterDialect.parse_infix(parser, left, precedence)
     }
 
     fn parse_prefix(&self, _: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {

@@ -3,7 +3,10 @@
 use std::ops::ControlFlow;
 
 use sqlparser::{
-    ast::{Query, Select, SetExpr, Spanned, Statement, TableFactor, Visit, Visitor},
+    ast::{
+        Query, Select, SetExpr, SetOperator, SetQuantifier, Spanned, Statement, TableFactor, Visit,
+        Visitor,
+    },
     tokenizer::Location,
 };
 
@@ -51,14 +54,10 @@ impl Visitor for Reads {
                 "FOR UPDATE and FOR SHARE are not available: reads never lock",
             ));
         }
-        if is_refused(&query.body) {
-            let at = query.span().start;
-            return ControlFlow::Break((
-                at,
-                "only SELECT is allowed here: nothing that writes, and no `TABLE name`",
-            ));
+        match refused(&query.body) {
+            Some(why) => ControlFlow::Break((query.span().start, why)),
+            None => ControlFlow::Continue(()),
         }
-        ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Self::Break> {
@@ -92,12 +91,26 @@ impl Visitor for Reads {
     }
 }
 
-fn is_refused(body: &SetExpr) -> bool {
+/// Why the body of a query is not run.
+fn refused(body: &SetExpr) -> Option<&'static str> {
     match body {
-        SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => true,
         // `TABLE name` reads, but names its table where `tables` does not look and the planner does not either.
-        SetExpr::Table(_) => true,
-        SetExpr::SetOperation { left, right, .. } => is_refused(left) || is_refused(right),
-        SetExpr::Select(_) | SetExpr::Query(_) | SetExpr::Values(_) => false,
+        SetExpr::Insert(_)
+        | SetExpr::Update(_)
+        | SetExpr::Delete(_)
+        | SetExpr::Merge(_)
+        | SetExpr::Table(_) => {
+            Some("only SELECT is allowed here: nothing that writes, and no `TABLE name`")
+        }
+        // DataFusion plans them as joins, which do not count how often a row is there.
+        SetExpr::SetOperation {
+            op: SetOperator::Except | SetOperator::Intersect | SetOperator::Minus,
+            set_quantifier: SetQuantifier::All | SetQuantifier::AllByName,
+            ..
+        } => Some(
+            "EXCEPT ALL and INTERSECT ALL are not available: number equal rows with row_number() and leave out ALL",
+        ),
+        SetExpr::SetOperation { left, right, .. } => refused(left).or_else(|| refused(right)),
+        SetExpr::Select(_) | SetExpr::Query(_) | SetExpr::Values(_) => None,
     }
 }

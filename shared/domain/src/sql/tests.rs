@@ -22,6 +22,66 @@ fn on_small_stack(run: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
+fn set_operations_that_would_not_count_rows_are_refused() {
+    for sql in [
+        "SELECT 1 EXCEPT ALL SELECT 1",
+        "SELECT x FROM a.b WHERE x IN (SELECT 1 INTERSECT ALL SELECT 2)",
+        "SELECT 1 UNION ALL (SELECT 1 EXCEPT ALL SELECT 1)",
+    ] {
+        check_fails(sql, "EXCEPT ALL and INTERSECT ALL are not available");
+    }
+    for sql in ["SELECT 1 EXCEPT SELECT 1", "SELECT 1 UNION ALL SELECT 1"] {
+        parse(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
+    }
+}
+
+#[test]
+fn distinct_from_ends_where_and_begins() {
+    for (sql, wanted) in [
+        (
+            "a IS NOT DISTINCT FROM b AND c",
+            "(a IS NOT DISTINCT FROM b) AND c",
+        ),
+        ("a IS DISTINCT FROM b OR c", "(a IS DISTINCT FROM b) OR c"),
+        ("a IS DISTINCT FROM b + 1", "a IS DISTINCT FROM (b + 1)"),
+        ("NOT a IS DISTINCT FROM b", "NOT (a IS DISTINCT FROM b)"),
+        ("a IS DISTINCT FROM b = c", "a IS DISTINCT FROM (b = c)"),
+    ] {
+        let tree = |sql: &str| {
+            let parsed = parse(&format!("SELECT {sql}")).expect(sql);
+            let Statement::Query(query) = parsed else {
+                panic!("a query");
+            };
+            let sqlparser::ast::SetExpr::Select(select) = *query.body else {
+                panic!("a select");
+            };
+            shape(&select.projection[0])
+        };
+        assert_eq!(tree(sql), tree(wanted), "{sql}");
+    }
+}
+
+/// An expression with every operation in brackets, whether or not there were any.
+fn shape(item: &sqlparser::ast::SelectItem) -> String {
+    use sqlparser::ast::{Expr, SelectItem};
+
+    fn of(expr: &Expr) -> String {
+        match expr {
+            Expr::Nested(inner) => of(inner),
+            Expr::BinaryOp { left, op, right } => format!("({} {op} {})", of(left), of(right)),
+            Expr::UnaryOp { op, expr } => format!("({op} {})", of(expr)),
+            Expr::IsDistinctFrom(left, right) => format!("({} <> {})", of(left), of(right)),
+            Expr::IsNotDistinctFrom(left, right) => format!("({} == {})", of(left), of(right)),
+            other => other.to_string(),
+        }
+    }
+    let SelectItem::UnnamedExpr(expr) = item else {
+        panic!("an expression");
+    };
+    of(expr)
+}
+
+#[test]
 fn json_operators_bind_tighter_than_comparisons() {
     for sql in [
         "SELECT * FROM a.b WHERE j->>'n' = '5'",

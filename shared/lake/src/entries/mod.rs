@@ -4,6 +4,7 @@
 //! could be read. Which generation counts is the registry's to say; names of others are never touched.
 
 mod accept;
+mod batches;
 mod pick;
 mod seen;
 mod spool;
@@ -48,8 +49,6 @@ const GROUP_ROWS: usize = 128 << 10;
 const GROUP_BYTES: usize = 32 << 20;
 /// Longest footer of a file that is taken.
 const FOOTER_MAX: u64 = 64 << 20;
-/// Rows of a batch that is read.
-const BATCH_ROWS: usize = 8 << 10;
 /// Bytes of a part that is sent, and how many are on their way at once.
 const PART_BYTES: usize = 8 << 20;
 const PARTS_MAX: usize = 4;
@@ -107,8 +106,9 @@ impl EntryLake {
             builder = builder.with_projection(mask);
             schema = some;
         }
+        let rows = batches::rows(builder.metadata());
         let stream = builder
-            .with_batch_size(BATCH_ROWS)
+            .with_batch_size(rows)
             .build()
             .map_err(|error| failed(ACTION, set, error))?;
         let (set, shape) = (set.clone(), columns.is_some().then(|| schema.clone()));

@@ -13,7 +13,10 @@ use std::{
 
 use bytes::Bytes;
 use parquet::{
-    arrow::arrow_reader::ParquetRecordBatchReaderBuilder, errors::ParquetError,
+    arrow::arrow_reader::{
+        ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+    },
+    errors::ParquetError,
     file::reader::ChunkReader,
 };
 use ports::{
@@ -21,7 +24,7 @@ use ports::{
     entries::{DataSet, Stored},
 };
 
-use super::{BATCH_ROWS, accept};
+use super::{accept, batches};
 
 /// Bytes that are held in memory before they go to the folder of temporary files.
 const HELD_BYTES: usize = 4 << 20;
@@ -113,8 +116,8 @@ fn unfit(set: &DataSet, why: impl Into<String>) -> Error {
 fn sound(set: &DataSet, file: impl ChunkReader + 'static, bytes: u64) -> Result<Stored> {
     let incomplete =
         |error: ParquetError| unfit(set, format!("it is no complete parquet file: {error}"));
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(incomplete)?;
-    let (footer, schema) = (builder.metadata().clone(), builder.schema().clone());
+    let plain = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(incomplete)?;
+    let (footer, schema) = (plain.metadata().clone(), plain.schema().clone());
     accept::whole(set, &footer, bytes).map_err(|error| {
         unfit(
             set,
@@ -130,10 +133,27 @@ fn sound(set: &DataSet, file: impl ChunkReader + 'static, bytes: u64) -> Result<
             format!("its pages cannot be read, after {rows} rows: {error}"),
         )
     };
-    let batches = builder.with_batch_size(BATCH_ROWS).build();
+    let views = ArrowReaderOptions::new().with_schema(batches::views(&schema));
+    // What has no views is read as it is.
+    let lean = ArrowReaderMetadata::try_new(footer.clone(), views).unwrap_or(plain);
+    let most = batches::rows(&footer);
+    let read = ParquetRecordBatchReaderBuilder::new_with_metadata(file, lean)
+        .with_batch_size(most)
+        .build();
     let mut rows = 0;
-    for batch in batches.map_err(|error| unread(0, &error))? {
-        rows += batch.map_err(|error| unread(rows, &error))?.num_rows() as u64;
+    for batch in read.map_err(|error| unread(0, &error))? {
+        let batch = batch.map_err(|error| unread(rows, &error))?;
+        let bytes = batches::bytes(&batch);
+        if bytes > batches::BYTES_MAX {
+            let (count, limit) = (batch.num_rows(), batches::BYTES_MAX >> 20);
+            let why = format!(
+                "{count} rows after the first {rows} are {} MiB when they are decoded, more than {limit}, of which its footer \
+                 says nothing: write row groups of fewer rows, or with a writer that tells the size of texts",
+                bytes >> 20
+            );
+            return Err(unfit(set, why));
+        }
+        rows += batch.num_rows() as u64;
     }
     let said = footer.file_metadata().num_rows();
     if u64::try_from(said) != Ok(rows) {

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray, UnionArray},
-    datatypes::{DataType, Field, FieldRef, Float64Type, Schema, SchemaRef},
+    array::{
+        Array, ArrayRef, ArrowNativeTypeOp, AsArray, PrimitiveArray, RecordBatch,
+        RecordBatchOptions, StringArray, UnionArray, downcast_temporal_array,
+    },
+    compute::{cast, max, min},
+    datatypes::{ArrowPrimitiveType, DataType, Field, FieldRef, Float64Type, Schema, SchemaRef},
     error::ArrowError,
     json::{Encoder, EncoderFactory, EncoderOptions, writer::NullableEncoder},
     util::display::{ArrayFormatter, FormatOptions},
@@ -32,8 +36,14 @@ pub(super) fn batch(
     for (field, column) in schema.fields().iter().zip(batch.columns()) {
         let (column, is_raw) = match column.as_any().downcast_ref::<UnionArray>() {
             Some(union) => (json(union)?, true),
-            None if beyond(column.data_type()) => (text(column)?, false),
-            None => (Arc::clone(column), false),
+            None if beyond(column.data_type()) => {
+                let text = text(column).map_err(|error| unshown(field.name(), &error))?;
+                (text, false)
+            }
+            None => match keyed_by_text(column.data_type()) {
+                Some(kind) => (cast(column, &kind).map_err(unencodable)?, false),
+                None => (Arc::clone(column), false),
+            },
         };
         let mut field = Field::new(field.name(), column.data_type().clone(), true);
         if is_raw {
@@ -48,13 +58,90 @@ pub(super) fn batch(
 }
 
 /// Values as people read them.
-fn text(column: &ArrayRef) -> Result<ArrayRef> {
-    let options = FormatOptions::default().with_display_error(true);
-    let formatter = ArrayFormatter::try_new(column, &options).map_err(unencodable)?;
+fn text(column: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
+    let options = FormatOptions::default().with_display_error(false);
+    let formatter = ArrayFormatter::try_new(column, &options)?;
     let nulls = column.logical_nulls();
     let is_valid = |row| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
-    let text = (0..column.len()).map(|row| is_valid(row).then(|| formatter.value(row).to_string()));
-    Ok(Arc::new(StringArray::from_iter(text)))
+    let value = |row| formatter.value(row).try_to_string();
+    let text = (0..column.len()).map(|row| is_valid(row).then(|| value(row)).transpose());
+    let text: StringArray = text.collect::<std::result::Result<_, _>>()?;
+    Ok(Arc::new(text))
+}
+
+/// Why a column cannot be shown, and what would help.
+fn unshown(name: &str, error: &ArrowError) -> ports::Error {
+    unencodable(advised(name, error))
+}
+
+fn advised(name: &str, error: &ArrowError) -> ArrowError {
+    ArrowError::InvalidArgumentError(format!(
+        "column `{name}`: {error}; CAST it to BIGINT, or ask for Arrow"
+    ))
+}
+
+/// The same type with texts as the keys of its maps, as JSON has them; none if it is so already.
+fn keyed_by_text(kind: &DataType) -> Option<DataType> {
+    let item = |field: &FieldRef| -> Option<FieldRef> {
+        let kind = keyed_by_text(field.data_type())?;
+        Some(Arc::new(field.as_ref().clone().with_data_type(kind)))
+    };
+    Some(match kind {
+        DataType::List(of) => DataType::List(item(of)?),
+        DataType::LargeList(of) => DataType::LargeList(item(of)?),
+        DataType::FixedSizeList(of, length) => DataType::FixedSizeList(item(of)?, *length),
+        DataType::Struct(fields) => {
+            let texts: Vec<Option<FieldRef>> = fields.iter().map(item).collect();
+            if texts.iter().all(Option::is_none) {
+                return None;
+            }
+            let fields = fields.iter().zip(texts);
+            let fields = fields.map(|(field, text)| text.unwrap_or_else(|| Arc::clone(field)));
+            DataType::Struct(fields.collect())
+        }
+        DataType::Map(entries, sorted) => {
+            let DataType::Struct(pair) = entries.data_type() else {
+                return None;
+            };
+            let [key, value] = pair.as_ref() else {
+                return None;
+            };
+            let is_text = matches!(
+                key.data_type(),
+                DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+            );
+            let values = item(value);
+            if is_text && values.is_none() {
+                return None;
+            }
+            let key = match is_text {
+                true => Arc::clone(key),
+                false => Arc::new(key.as_ref().clone().with_data_type(DataType::Utf8)),
+            };
+            let value = values.unwrap_or_else(|| Arc::clone(value));
+            let pair = DataType::Struct([key, value].into_iter().collect());
+            let entries = entries.as_ref().clone().with_data_type(pair);
+            DataType::Map(Arc::new(entries), *sorted)
+        }
+        _ => return None,
+    })
+}
+
+/// Fails where the first or last moment of a column is in no calendar: the writer would say so in the place of the value, as
+/// text that is no JSON.
+fn calendar(array: &dyn Array) -> std::result::Result<(), ArrowError> {
+    fn ends<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> Option<ArrayRef>
+    where
+        T::Native: ArrowNativeTypeOp,
+    {
+        let ends = PrimitiveArray::<T>::from_iter_values([min(array)?, max(array)?]);
+        Some(Arc::new(ends.with_data_type(array.data_type().clone())))
+    }
+    let ends = downcast_temporal_array!(
+        array => ends(array),
+        _ => None
+    );
+    ends.map_or(Ok(()), |ends| text(&ends).map(|_| ()))
 }
 
 /// JSON values of any kind as JSON text.
@@ -96,7 +183,7 @@ fn value(union: &UnionArray, row: usize) -> Result<Option<String>> {
     }))
 }
 
-/// Writes columns that are JSON already as they are.
+/// Writes columns that are JSON already as they are, and refuses moments that are in no calendar.
 #[derive(Debug)]
 pub(super) struct RawJson;
 
@@ -108,7 +195,10 @@ impl EncoderFactory for RawJson {
         _: &'a EncoderOptions,
     ) -> std::result::Result<Option<NullableEncoder<'a>>, ArrowError> {
         if !field.metadata().contains_key(RAW_JSON) {
-            return Ok(None);
+            return match calendar(array) {
+                Ok(()) => Ok(None),
+                Err(error) => Err(advised(field.name(), &error)),
+            };
         }
         let raw = Raw(array.as_string::<i32>());
         Ok(Some(NullableEncoder::new(

@@ -136,3 +136,67 @@ fn json_values_of_any_kind_are_written_as_they_are() {
     );
     assert_eq!(json["columns"][0]["type"], "JSON");
 }
+
+/// The writers say that they failed in the place of the value, where a reader takes it for the value.
+#[test]
+fn moments_in_no_calendar_are_refused_by_name_and_not_written_as_something_else() {
+    use arrow::array::{ListArray, TimestampSecondArray};
+    use arrow::buffer::OffsetBuffer;
+
+    let moments: ArrayRef = Arc::new(TimestampSecondArray::from(vec![
+        Some(0),
+        None,
+        Some(9_000_000_000_000),
+    ]));
+    let item = Arc::new(Field::new_list_field(moments.data_type().clone(), true));
+    let offsets = OffsetBuffer::from_lengths([3]);
+    let list: ArrayRef = Arc::new(ListArray::new(item, offsets, Arc::clone(&moments), None));
+    for column in [moments.clone(), list] {
+        let batch = RecordBatch::try_from_iter([("at", column)]).expect("a batch");
+        for format in [Format::Json, Format::Csv] {
+            let rows = Rows {
+                schema: batch.schema(),
+                stream: stream::iter([Ok(batch.clone())]).boxed(),
+            };
+            let written: Result<Vec<Bytes>> = block_on(encode(rows, format).try_collect());
+            let error = written.expect_err("no calendar has it");
+            assert_eq!(error.kind, Kind::Invalid, "{}", error.chain());
+            assert!(error.chain().contains("9000000000000"), "{}", error.chain());
+        }
+    }
+    let early = moments.slice(0, 2);
+    let batch = RecordBatch::try_from_iter([("at", early)]).expect("a batch");
+    let rows = Rows {
+        schema: batch.schema(),
+        stream: stream::iter([Ok(batch)]).boxed(),
+    };
+    let chunks: Vec<Bytes> = block_on(encode(rows, Format::Json).try_collect()).expect("encodes");
+    let text = String::from_utf8(chunks.concat()).expect("text");
+    assert!(
+        text.contains(r#""rows":[{"at":"1970-01-01T00:00:00"},{"at":null}]"#),
+        "{text}"
+    );
+}
+
+#[test]
+fn keys_of_maps_are_texts_in_json_whatever_they_are() {
+    use arrow::array::{Int32Builder, MapBuilder, StringBuilder};
+
+    let mut map = MapBuilder::new(None, Int32Builder::new(), StringBuilder::new());
+    map.keys().append_value(7);
+    map.values().append_value("a \"b\"");
+    map.append(true).expect("an entry");
+    map.append(false).expect("none");
+    let map: ArrayRef = Arc::new(map.finish());
+    let batch = RecordBatch::try_from_iter([("m", map)]).expect("a batch");
+    let rows = Rows {
+        schema: batch.schema(),
+        stream: stream::iter([Ok(batch)]).boxed(),
+    };
+    let chunks: Vec<Bytes> = block_on(encode(rows, Format::Json).try_collect()).expect("encodes");
+    let text = String::from_utf8(chunks.concat()).expect("text");
+    assert!(
+        text.contains(r#""rows":[{"m":{"7":"a \"b\""}},{"m":null}]"#),
+        "{text}"
+    );
+}
