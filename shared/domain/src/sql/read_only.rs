@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use sqlparser::{
     ast::{
-        Query, Select, SetExpr, SetOperator, SetQuantifier, Spanned, Statement, TableFactor, Visit,
-        Visitor,
+        Join, JoinConstraint, JoinOperator, Query, Select, SetExpr, SetOperator, SetQuantifier,
+        Spanned, Statement, TableFactor, Visit, Visitor,
     },
     tokenizer::Location,
 };
@@ -64,10 +64,21 @@ impl Visitor for Reads {
         if select.into.is_some() {
             return ControlFlow::Break((select.span().start, "SELECT INTO writes: use a model"));
         }
+        let mut joins = select.from.iter().flat_map(|from| &from.joins);
+        if joins.any(loses_keys) {
+            return ControlFlow::Break((select.span().start, LOST_KEYS));
+        }
         ControlFlow::Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Self::Break> {
+        if let TableFactor::NestedJoin {
+            table_with_joins, ..
+        } = factor
+            && table_with_joins.joins.iter().any(loses_keys)
+        {
+            return ControlFlow::Break((factor.span().start, LOST_KEYS));
+        }
         if let TableFactor::Table {
             sample, version, ..
         } = factor
@@ -89,6 +100,21 @@ impl Visitor for Reads {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// What is said of a join that [`loses_keys`].
+const LOST_KEYS: &str = "RIGHT and FULL JOIN with USING or NATURAL are not available: join ON a.x = b.x and select coalesce(a.x, b.x)";
+
+/// Whether the column that both sides share would be NULL where only the right side has a row: DataFusion takes the left
+/// side's for it.
+fn loses_keys(join: &Join) -> bool {
+    let how = match &join.join_operator {
+        JoinOperator::Right(how) | JoinOperator::RightOuter(how) | JoinOperator::FullOuter(how) => {
+            how
+        }
+        _ => return false,
+    };
+    matches!(how, JoinConstraint::Using(_) | JoinConstraint::Natural)
 }
 
 /// Why the body of a query is not run.

@@ -36,6 +36,26 @@ fn set_operations_that_would_not_count_rows_are_refused() {
 }
 
 #[test]
+fn joins_that_would_lose_the_key_of_the_right_side_are_refused() {
+    for sql in [
+        "SELECT x FROM a.l FULL JOIN a.r USING (x)",
+        "SELECT x FROM a.l RIGHT OUTER JOIN a.r USING (x)",
+        "SELECT x FROM a.l NATURAL FULL JOIN a.r",
+        "SELECT 1 FROM a.z, (a.l RIGHT JOIN a.r USING (x))",
+        "SELECT 1 WHERE EXISTS (SELECT x FROM a.l JOIN a.m USING (x) FULL JOIN a.r USING (x))",
+    ] {
+        check_fails(sql, "coalesce(a.x, b.x)");
+    }
+    for sql in [
+        "SELECT l.x FROM a.l FULL JOIN a.r ON l.x = r.x",
+        "SELECT x FROM a.l LEFT JOIN a.r USING (x)",
+        "SELECT x FROM a.l NATURAL JOIN a.r",
+    ] {
+        parse(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
+    }
+}
+
+#[test]
 fn distinct_from_ends_where_and_begins() {
     for (sql, wanted) in [
         (
