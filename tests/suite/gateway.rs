@@ -362,8 +362,11 @@ fn buffered(id: &str, attributes: &[(&str, &str)], body: &str) -> Message {
 async fn claim() -> Result<()> {
     let gate = Gate::new()?;
     let event = json!({ "id": 1, "text": "x".repeat(300_000) }).to_string();
-    let place = object_store::path::Path::from("claims/one");
-    gate.lab.objects.put(&place, event.into()).await?;
+    // An object of anybody else's is no body, whoever names it.
+    for (place, body) in [("claims/one", event.as_str()), ("state/one", "{}")] {
+        let place = object_store::path::Path::from(place);
+        gate.lab.objects.put(&place, body.to_owned().into()).await?;
+    }
     let json = ("content-type", "application/json");
     let messages = [
         buffered(
@@ -377,6 +380,11 @@ async fn claim() -> Result<()> {
             "-",
         ),
         buffered("m3", &[("source", "orders"), json], r#"{"id":3}"#),
+        buffered(
+            "m4",
+            &[("source", "orders"), json, ("claim", "state/one")],
+            "-",
+        ),
     ];
     // What is not there yet comes again; what was taken and comes again lands once.
     for _ in 0..2 {
@@ -385,7 +393,8 @@ async fn claim() -> Result<()> {
             .take(&messages)
             .await
             .map_err(|e| anyhow!("{e}"))?;
-        let want = json!({ "batchItemFailures": [{ "itemIdentifier": "m2" }] });
+        let failed = ["m2", "m4"].map(|id| json!({ "itemIdentifier": id }));
+        let want = json!({ "batchItemFailures": failed });
         ensure!(answer == want, "{answer}");
     }
     let read = "SELECT (payload->>'id')::BIGINT, length(payload) FROM landing.orders";
