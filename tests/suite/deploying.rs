@@ -17,7 +17,7 @@ const MODEL: &str = "@config materialized=view\nSELECT 1 AS n";
 type Check = fn() -> Result<()>;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let all: [(&str, Check); 7] = [
+    let all: [(&str, Check); 8] = [
         ("without_a_terminal_it_is_a_dry_run", dry_run),
         ("a_plan_for_programs", plan_as_json),
         ("what_would_be_refused_is_told_before", problems),
@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("wrong_flags_are_usage", usage),
         ("a_doctor_who_reaches_nobody_says_so", nobody),
         ("whoever_makes_vectors_is_told_of_the_model_and_may_ask_it", embedding),
+        ("whoever_reads_large_items_is_told_when_one_is_gone", gone),
     ];
     let given = all.into_iter().map(|(name, run)| {
         test_given(
@@ -278,6 +279,20 @@ fn embedding() -> Result<()> {
             (is_told, may) == (embeds, embeds),
             "{name}: told {is_told}, may {may}"
         );
+    }
+    Ok(())
+}
+
+/// An item that was replaced since it was read has its object swept: it is read again, if S3 says that the object is gone.
+/// It says so to roles that may list it.
+fn gone() -> Result<()> {
+    let roles = std::fs::read_to_string(tests::root().join("infra/roles.yaml"))?;
+    for name in ["Ingest", "Coalesce", "Sweep", "Refresh", "Control"] {
+        let role = resource(&roles, &format!("{name}Role"))?;
+        let listed = role.split("\"s3:prefix\": [").nth(1);
+        let listed = listed.with_context(|| format!("{name} may list nothing"))?;
+        let listed = listed.split(']').next().unwrap_or_default();
+        ensure!(listed.contains("\"state/*\""), "{name} may list {listed}");
     }
     Ok(())
 }
