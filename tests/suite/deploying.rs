@@ -24,7 +24,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a_project_with_errors_is_refused", project_with_errors),
         ("wrong_flags_are_usage", usage),
         ("a_doctor_who_reaches_nobody_says_so", nobody),
-        ("whoever_makes_vectors_is_told_of_the_model_and_may_ask_it", embedding),
+        (
+            "whoever_makes_vectors_is_told_of_the_model_and_may_ask_it",
+            embedding,
+        ),
         ("whoever_reads_large_items_is_told_when_one_is_gone", gone),
     ];
     let given = all.into_iter().map(|(name, run)| {

@@ -367,24 +367,15 @@ async fn claim() -> Result<()> {
         let place = object_store::path::Path::from(place);
         gate.lab.objects.put(&place, body.to_owned().into()).await?;
     }
-    let json = ("content-type", "application/json");
+    let claimed = |id, place| {
+        let json = ("content-type", "application/json");
+        buffered(id, &[("source", "orders"), json, ("claim", place)], "-")
+    };
     let messages = [
-        buffered(
-            "m1",
-            &[("source", "orders"), json, ("claim", "claims/one")],
-            "-",
-        ),
-        buffered(
-            "m2",
-            &[("source", "orders"), json, ("claim", "claims/two")],
-            "-",
-        ),
-        buffered("m3", &[("source", "orders"), json], r#"{"id":3}"#),
-        buffered(
-            "m4",
-            &[("source", "orders"), json, ("claim", "state/one")],
-            "-",
-        ),
+        claimed("m1", "claims/one"),
+        claimed("m2", "claims/two"),
+        buffered("m3", &[("source", "orders")], r#"{"id":3}"#),
+        claimed("m4", "state/one"),
     ];
     // What is not there yet comes again; what was taken and comes again lands once.
     for _ in 0..2 {
