@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             "controls::feeds_that_are_kept_open_hold_nobody_else_up",
             many_feeds,
         ),
+        test_async("controls::a_deployment_keeps_no_feed", no_feed),
     ]
 }
 
@@ -77,6 +78,14 @@ async fn resumed() -> Result<()> {
 async fn feed(site: &Site) -> Result<Response> {
     let request = Request::get("/api/live/events").body(Body::empty())?;
     Ok(site.router().oneshot(request).await?)
+}
+
+async fn no_feed() -> Result<()> {
+    let lab = Lab::new(Adapter::Memory, &[], domain::LiveSettings::default())?;
+    let site = Site::driven(lab, "")?;
+    let refused = feed(&site).await?;
+    ensure!(refused.status() == 409, "{}", refused.status());
+    Ok(())
 }
 
 async fn many_feeds() -> Result<()> {

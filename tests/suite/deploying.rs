@@ -17,13 +17,18 @@ const MODEL: &str = "@config materialized=view\nSELECT 1 AS n";
 type Check = fn() -> Result<()>;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let all: [(&str, Check); 6] = [
+    let all: [(&str, Check); 8] = [
         ("without_a_terminal_it_is_a_dry_run", dry_run),
         ("a_plan_for_programs", plan_as_json),
         ("what_would_be_refused_is_told_before", problems),
         ("a_project_with_errors_is_refused", project_with_errors),
         ("wrong_flags_are_usage", usage),
         ("a_doctor_who_reaches_nobody_says_so", nobody),
+        (
+            "whoever_makes_vectors_is_told_of_the_model_and_may_ask_it",
+            embedding,
+        ),
+        ("whoever_reads_large_items_is_told_when_one_is_gone", gone),
     ];
     let given = all.into_iter().map(|(name, run)| {
         test_given(
@@ -249,6 +254,49 @@ fn problems() -> Result<()> {
     ended(&output, 1, &[])?;
     let problems = json(&output)?["plan"]["problems"].to_string();
     ensure!(problems.contains("built for x86_64"), "{problems}");
+    Ok(())
+}
+
+/// The lines of a template's resource, by its name: up to the next empty line.
+fn resource<'a>(template: &'a str, name: &str) -> Result<&'a str> {
+    let found = template.split_once(&format!("\n  {name}:\n"));
+    let (_, rest) = found.with_context(|| format!("no resource {name}"))?;
+    Ok(rest.split("\n\n").next().unwrap_or(rest))
+}
+
+fn embedding() -> Result<()> {
+    let read = |file: &str| std::fs::read_to_string(tests::root().join("infra").join(file));
+    let (functions, roles) = (read("functions.yaml")?, read("roles.yaml")?);
+    // `refresh` builds indexes and `control` searches them; the others are linked with no search.
+    for (name, embeds) in [
+        ("Ingest", false),
+        ("Coalesce", false),
+        ("Sweep", false),
+        ("Refresh", true),
+        ("Control", true),
+    ] {
+        let is_told = resource(&functions, name)?.contains("HEADWATER_EMBEDDER_URL: !If [Embeds");
+        let role = resource(&roles, &format!("{name}Role"))?;
+        let may = role.contains("foundation-model/${EmbeddingModel}");
+        ensure!(
+            (is_told, may) == (embeds, embeds),
+            "{name}: told {is_told}, may {may}"
+        );
+    }
+    Ok(())
+}
+
+/// An item that was replaced since it was read has its object swept: it is read again, if S3 says that the object is gone.
+/// It says so to roles that may list it.
+fn gone() -> Result<()> {
+    let roles = std::fs::read_to_string(tests::root().join("infra/roles.yaml"))?;
+    for name in ["Ingest", "Coalesce", "Sweep", "Refresh", "Control"] {
+        let role = resource(&roles, &format!("{name}Role"))?;
+        let listed = role.split("\"s3:prefix\": [").nth(1);
+        let listed = listed.with_context(|| format!("{name} may list nothing"))?;
+        let listed = listed.split(']').next().unwrap_or_default();
+        ensure!(listed.contains("\"state/*\""), "{name} may list {listed}");
+    }
     Ok(())
 }
 

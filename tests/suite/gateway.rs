@@ -362,21 +362,20 @@ fn buffered(id: &str, attributes: &[(&str, &str)], body: &str) -> Message {
 async fn claim() -> Result<()> {
     let gate = Gate::new()?;
     let event = json!({ "id": 1, "text": "x".repeat(300_000) }).to_string();
-    let place = object_store::path::Path::from("claims/one");
-    gate.lab.objects.put(&place, event.into()).await?;
-    let json = ("content-type", "application/json");
+    // An object of anybody else's is no body, whoever names it.
+    for (place, body) in [("claims/one", event.as_str()), ("state/one", "{}")] {
+        let place = object_store::path::Path::from(place);
+        gate.lab.objects.put(&place, body.to_owned().into()).await?;
+    }
+    let claimed = |id, place| {
+        let json = ("content-type", "application/json");
+        buffered(id, &[("source", "orders"), json, ("claim", place)], "-")
+    };
     let messages = [
-        buffered(
-            "m1",
-            &[("source", "orders"), json, ("claim", "claims/one")],
-            "-",
-        ),
-        buffered(
-            "m2",
-            &[("source", "orders"), json, ("claim", "claims/two")],
-            "-",
-        ),
-        buffered("m3", &[("source", "orders"), json], r#"{"id":3}"#),
+        claimed("m1", "claims/one"),
+        claimed("m2", "claims/two"),
+        buffered("m3", &[("source", "orders")], r#"{"id":3}"#),
+        claimed("m4", "state/one"),
     ];
     // What is not there yet comes again; what was taken and comes again lands once.
     for _ in 0..2 {
@@ -385,7 +384,8 @@ async fn claim() -> Result<()> {
             .take(&messages)
             .await
             .map_err(|e| anyhow!("{e}"))?;
-        let want = json!({ "batchItemFailures": [{ "itemIdentifier": "m2" }] });
+        let failed = ["m2", "m4"].map(|id| json!({ "itemIdentifier": id }));
+        let want = json!({ "batchItemFailures": failed });
         ensure!(answer == want, "{answer}");
     }
     let read = "SELECT (payload->>'id')::BIGINT, length(payload) FROM landing.orders";

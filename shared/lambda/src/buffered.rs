@@ -27,6 +27,8 @@ const HEADERS: [&str; 4] = [
     "content-encoding",
     "idempotency-key",
 ];
+/// Where bodies lie that the queue would not take. A sender may have put the name of any object into a message.
+const CLAIMS: &str = "claims";
 /// Longest refusal that is logged, in bytes.
 const REFUSAL_MAX: usize = 16 << 10;
 
@@ -118,6 +120,9 @@ impl Buffered {
     async fn claimed(&self, path: &str) -> Result<Body, String> {
         let failed = |error: &dyn std::fmt::Display| format!("the body at `{path}`: {error}");
         let place = Path::parse(path).map_err(|error| failed(&error))?;
+        if !place.prefix_matches(&Path::from(CLAIMS)) {
+            return Err(failed(&"bodies lie under claims/"));
+        }
         let found = self
             .objects
             .get(&place)

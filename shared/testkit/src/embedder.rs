@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use ports::{Embedder, Error, Kind, Result};
 
 /// For tests only: a vector has one number per letter of the alphabet, how often the text has it. Texts with `unavailable` in
-/// them are refused as by a service that does not answer.
+/// them are refused as by a service that does not answer, and blank ones as services do.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TestsOnlyEmbedder;
 
@@ -13,6 +13,9 @@ impl Embedder for TestsOnlyEmbedder {
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
         if texts.iter().any(|text| text.contains("unavailable")) {
             return Err(Error::new(Kind::Unavailable, "embed", "text").because("as the test asked"));
+        }
+        if texts.iter().any(|text| text.trim().is_empty()) {
+            return Err(Error::new(Kind::Invalid, "embed", "text").because("a text is empty"));
         }
         let count = |text: &String| {
             let mut vector = vec![0.0; 26];

@@ -6,7 +6,8 @@
 //! is answered with everything remembered.
 //!
 //! A feed keeps its connection for as long as somebody listens, so there are at most [`FEEDS_MAX`]: whoever else asks is told
-//! to come again, and those who send events or ask how the server is find connections.
+//! to come again, and those who send events or ask how the server is find connections. The functions of a deployment keep
+//! none: an answer that never ends would be waited for until the function is killed, and nothing would ever come in it.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
@@ -58,6 +59,12 @@ pub(crate) async fn events(
             Some(id.ok_or_else(|| Problem::invalid("Last-Event-ID is not the number of an event"))?)
         }
     };
+    if shared.driven {
+        return Err(Problem::new(
+            StatusCode::CONFLICT,
+            "a deployment keeps no feed, since its functions come and go; ask for `/api/live/status` now and then",
+        ));
+    }
     let place = shared.feeds.clone().try_acquire_owned().map_err(|_| {
         let why = format!(
             "{FEEDS_MAX} feeds are open, which is as many as there may be: close one, or come again"

@@ -184,11 +184,15 @@ async fn vectors() -> Result<()> {
 
 async fn embedded() -> Result<()> {
     let desk = Desk::new()?;
-    desk.build(json!({}), &notes()).await?;
+    let mut rows = notes();
+    for (n, blank) in [(5, ""), (6, " \n")] {
+        rows.push(json!({ "n": n, "title": "Blank", "notes": blank, "v": [0.0, 1.0], "_seq": 50 }));
+    }
+    desk.build(json!({}), &rows).await?;
     indexed(&desk, json!([{ "kind": "vector", "column": "notes" }])).await?;
     let body = json!({ "column": "notes", "text": "a cake was there", "limit": 1 });
     ensure!(found(&desk, "/vector-search", body).await? == [3]);
-    // Rows without text have no vector, and are never near.
+    // Rows without text, or with one that says nothing, have no vector, and are never near.
     let body = json!({ "column": "notes", "text": "outage" });
     ensure!(found(&desk, "/vector-search", body).await?.len() == 3);
     let body = json!({ "column": "notes", "text": "unavailable" });

@@ -213,11 +213,22 @@ fn embedded(rows: Rows, embedder: Arc<dyn Embedder>) -> Rows {
     }
 }
 
+/// The vectors of a column of text. Text that says nothing has none, as NULL has: services refuse it, and all that it comes with.
 async fn vectors(embedder: &dyn Embedder, column: &ArrayRef) -> Result<ArrayRef> {
     let invalid = |error| Error::new(Kind::Invalid, "embed", "text").because(error);
     let texts = cast(column, &DataType::Utf8).map_err(invalid)?;
     let texts: &StringArray = texts.as_string();
-    let present: Vec<String> = texts.iter().flatten().map(str::to_owned).collect();
+    let says = |text: &&str| !text.trim().is_empty();
+    let said: Vec<bool> = texts
+        .iter()
+        .map(|text| text.as_ref().is_some_and(says))
+        .collect();
+    let present: Vec<String> = texts
+        .iter()
+        .flatten()
+        .filter(says)
+        .map(str::to_owned)
+        .collect();
     let mut made = Vec::with_capacity(present.len());
     for some in present.chunks(embedder.batch().max(1)) {
         made.extend(embed(embedder, some).await?);
@@ -225,8 +236,8 @@ async fn vectors(embedder: &dyn Embedder, column: &ArrayRef) -> Result<ArrayRef>
     let mut made = made.into_iter();
     let mut numbers: Vec<f32> = Vec::new();
     let mut lengths = Vec::with_capacity(texts.len());
-    for row in 0..texts.len() {
-        let vector = match texts.is_valid(row) {
+    for is_said in &said {
+        let vector = match is_said {
             true => made.next().unwrap_or_default(),
             false => Vec::new(),
         };
@@ -234,12 +245,11 @@ async fn vectors(embedder: &dyn Embedder, column: &ArrayRef) -> Result<ArrayRef>
         numbers.extend(vector);
     }
     let values = arrow::array::PrimitiveArray::<Float32Type>::from(numbers);
-    let nulls: Option<NullBuffer> = texts.nulls().cloned();
     let list = ListArray::try_new(
         Arc::new(Field::new_list_field(DataType::Float32, true)),
         OffsetBuffer::from_lengths(lengths),
         Arc::new(values),
-        nulls,
+        Some(NullBuffer::from(said)),
     );
     Ok(Arc::new(list.map_err(invalid)?))
 }
