@@ -329,6 +329,67 @@ async fn an_upload_whose_pages_cannot_be_read_is_refused_and_never_was_there() {
     }
 }
 
+/// It would be an entry that nobody can look at.
+#[tokio::test]
+async fn an_upload_with_a_longer_footer_than_is_read_is_refused() {
+    use parquet::{arrow::ArrowWriter, file::metadata::KeyValue};
+
+    let lake = EntryLake::new(Arc::new(InMemory::new()));
+    let long = "x".repeat(usize::try_from(FOOTER_MAX).expect("it fits"));
+    let mut file = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut file, batch(0).schema(), None).expect("a writer");
+    writer.write(&batch(3)).expect("written");
+    writer.append_key_value_metadata(KeyValue::new(String::from("long"), long));
+    writer.close().expect("closed");
+    let sent = lake.receive(&set("g"), pieces(&file, 1 << 20), 1 << 30);
+    let error = sent.await.expect_err("refused");
+    assert_eq!(error.kind, Kind::Invalid, "{}", error.chain());
+    assert!(
+        error.chain().contains("its footer has"),
+        "{}",
+        error.chain()
+    );
+    assert!(lake.list().await.expect("listed").is_empty());
+}
+
+/// The decoder itself ends by a panic there.
+#[tokio::test]
+async fn a_footer_may_name_parts_before_the_file_and_is_refused() {
+    use parquet::file::metadata::{ColumnChunkMetaDataBuilder, ParquetMetaDataReader};
+
+    let lake = EntryLake::new(Arc::new(InMemory::new()));
+    let written = lake.write(&set("g"), rows(vec![Ok(batch(5))])).await;
+    let size = written.expect("written").bytes;
+    let file = bytes(&lake, &set("g")).await;
+    let read = || ParquetMetaDataReader::new().parse_and_finish(&file);
+    let sound = read().expect("a footer");
+    accept::whole(&set("g"), &sound, size).expect("it is whole");
+    let changes: [fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder; 4] = [
+        |chunk| chunk.set_dictionary_page_offset(Some(-4)),
+        |chunk| {
+            chunk
+                .set_dictionary_page_offset(None)
+                .set_data_page_offset(-4)
+        },
+        |chunk| chunk.set_total_compressed_size(-1),
+        |chunk| chunk.set_total_compressed_size(i64::MAX),
+    ];
+    for change in changes {
+        let mut footer = read().expect("a footer").into_builder();
+        let groups = footer.take_row_groups().into_iter().map(|group| {
+            let mut group = group.into_builder();
+            let chunks = group.take_columns().into_iter();
+            let chunks = chunks.map(|chunk| change(chunk.into_builder()).build().expect("a chunk"));
+            let chunks = chunks.collect();
+            group.set_column_metadata(chunks).build().expect("a group")
+        });
+        let groups = groups.collect();
+        let footer = footer.set_row_groups(groups).build();
+        let error = accept::whole(&set("g"), &footer, size).expect_err("refused");
+        assert_eq!(error.kind, Kind::Corrupt, "{}", error.chain());
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_was_found_before_is_looked_at_and_not_read() {
     let objects = Arc::new(testkit::CountedObjects::new(Arc::new(InMemory::new())));
