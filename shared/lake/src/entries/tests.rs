@@ -341,8 +341,10 @@ async fn an_upload_with_a_longer_footer_than_is_read_is_refused() {
     writer.write(&batch(3)).expect("written");
     writer.append_key_value_metadata(KeyValue::new(String::from("long"), long));
     writer.close().expect("closed");
-    let sent = lake.receive(&set("g"), pieces(&file, 1 << 20), 1 << 30);
-    let error = sent.await.expect_err("refused");
+    let sent = lake
+        .receive(&set("g"), pieces(&file, 1 << 20), 1 << 30)
+        .await;
+    let error = sent.expect_err("refused");
     assert_eq!(error.kind, Kind::Invalid, "{}", error.chain());
     assert!(
         error.chain().contains("its footer has"),
