@@ -168,15 +168,20 @@ async fn failing() -> Result<()> {
             "{finding:?}"
         );
     }
-    let asserts = ModelText {
-        asserts: vec!["relationships(id, gold.nope, id)".to_owned()],
-        ..model("a.m", table(), "SELECT id FROM landing.t")
-    };
-    let found = findings_of(asserts).await?;
-    ensure!(
-        matches!(found.as_slice(), [one] if one.code == "assert_invalid" && one.message.contains("gold.nope")),
-        "{found:?}"
-    );
+    for (assert, says) in [
+        ("relationships(id, gold.nope, id)", "gold.nope"),
+        ("id IN (SELECT id FROM nowhere)", "needs its schema"),
+    ] {
+        let asserts = ModelText {
+            asserts: vec![assert.to_owned()],
+            ..model("a.m", table(), "SELECT id FROM landing.t")
+        };
+        let found = findings_of(asserts).await?;
+        ensure!(
+            matches!(found.as_slice(), [one] if one.code == "assert_invalid" && one.message.contains(says)),
+            "{found:?}"
+        );
+    }
     Ok(())
 }
 

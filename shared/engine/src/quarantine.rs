@@ -25,7 +25,10 @@ use crate::{
     ingest::QUARANTINE,
     load::{self, Items},
     read,
-    refresh::unknown,
+    refresh::{
+        job::{Job, Reason},
+        unknown,
+    },
 };
 
 pub use replay::{Replayed, replay};
@@ -190,20 +193,26 @@ pub async fn show(world: &World, model: &TableName, id: u64) -> Result<Row> {
 /// # Errors
 /// `NotFound` for a row that is not there; what the state store answers.
 pub async fn drop_rows(world: &World, model: &TableName, ids: Option<&[u64]>) -> Result<Dropped> {
-    let model = &find(world, model)?.name;
+    let model = find(world, model)?;
+    let (reads, model) = (inputs(world, model), &model.name);
     for _ in 0..ATTEMPTS_MAX {
         let (items, mut list) = listed(world, model).await?;
         let chosen = chosen(model, &list, ids)?;
         let dropped = chosen.len() as u64;
-        let of = list.rows.iter().find(|row| chosen.contains(&row.sequence));
+        let is_chosen = |row: &BadRow| chosen.contains(&row.sequence);
+        // A model that has been given another input lists rows of both. Those of the one before no build reads any more.
+        let is_read = |row: &&BadRow| reads.contains(&row.input);
+        let of = list.rows.iter().filter(|row| is_chosen(row)).find(is_read);
         if let Some(input) = of.map(|row| row.input.clone()) {
             if !list.drops_of(&input) {
                 list.dropped.clear();
             }
+            let rows = list.rows.iter().filter(|row| row.input == input);
+            let rows = rows.filter(|row| is_chosen(row)).map(|row| row.sequence);
+            list.dropped.extend(rows);
             list.dropped_of = Some(input);
         }
-        list.rows.retain(|row| !chosen.contains(&row.sequence));
-        list.dropped.extend(chosen);
+        list.rows.retain(|row| !is_chosen(row));
         if list.dropped.len() > DROPPED_MAX {
             let why = format!(
                 "it would remember more than {DROPPED_MAX} dropped rows: leave such rows out by a condition in the model, then \
@@ -226,11 +235,11 @@ pub async fn drop_rows(world: &World, model: &TableName, ids: Option<&[u64]>) ->
 ///
 /// # Errors
 /// What the state store answers.
-async fn take_back(world: &World, model: &TableName, ids: &[u64]) -> Result<()> {
+async fn take_back(world: &World, model: &Model, ids: &[u64]) -> Result<()> {
+    let (reads, model) = (inputs(world, model), &model.name);
     for _ in 0..ATTEMPTS_MAX {
         let (items, mut list) = listed(world, model).await?;
-        let reads = world.project.inputs.get(model);
-        let is_read = |input: &TableName| reads.into_iter().flatten().any(|read| read == input);
+        let is_read = |input: &TableName| reads.contains(input);
         let Some(input) = list.dropped_of.clone().filter(is_read) else {
             return Ok(());
         };
@@ -238,6 +247,12 @@ async fn take_back(world: &World, model: &TableName, ids: &[u64]) -> Result<()> 
             list.dropped.iter().partition(|row| ids.contains(row));
         if back.is_empty() {
             return Ok(());
+        }
+        // What names a row that is not there changes nothing.
+        let is_there =
+            |id: &&u64| back.contains(id) || list.rows.iter().any(|row| row.sequence == **id);
+        if let Some(missing) = ids.iter().find(|id| !is_there(id)) {
+            return Err(absent(model, *missing));
         }
         list.dropped = dropped;
         let at = world.clock.now();
@@ -253,6 +268,11 @@ async fn take_back(world: &World, model: &TableName, ids: &[u64]) -> Result<()> 
         }
     }
     Err(Error::new(Kind::Conflict, "take rows back of", model).because("it changes all the time"))
+}
+
+/// What a build of a model reads, be it live or not.
+fn inputs(world: &World, model: &Model) -> Vec<TableName> {
+    Job::new(&world.project, model, None, Reason::Batch).inputs
 }
 
 /// A model's list, and the items that it is changed with.

@@ -161,6 +161,10 @@ fn bytes(name: &str, args: &[ColumnarValue], rows: usize) -> Result<u64> {
 /// Bytes of all rows.
 pub(crate) fn total(arg: &ColumnarValue, rows: usize) -> u64 {
     match arg {
+        // Arrow counts the views of texts and not the texts.
+        ColumnarValue::Array(values) if *values.data_type() == DataType::Utf8View => {
+            values.as_string_view().lengths().map(u64::from).sum()
+        }
         ColumnarValue::Array(values) => {
             let data = values.to_data();
             let bytes = data.get_slice_memory_size();
@@ -270,5 +274,25 @@ fn elements(lists: &ArrayRef) -> u64 {
             ends(offsets.first().copied(), offsets.last().copied())
         }
         None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::{StringArray, StringViewArray};
+
+    use super::*;
+
+    #[test]
+    fn texts_are_counted_however_they_are_held() {
+        let text = "x".repeat(1_000);
+        let held: [ArrayRef; 2] = [
+            Arc::new(StringArray::from(vec![text.as_str(); 100])),
+            Arc::new(StringViewArray::from(vec![text.as_str(); 100])),
+        ];
+        for values in held {
+            let bytes = total(&ColumnarValue::Array(values), 100);
+            assert!((100_000..110_000).contains(&bytes), "{bytes}");
+        }
     }
 }

@@ -19,6 +19,14 @@ pub(crate) fn trials() -> Vec<Trial> {
             another,
         ),
         test_async(
+            "quarantine::rows_of_an_input_before_are_dropped_with_the_others",
+            both,
+        ),
+        test_async(
+            "quarantine::a_dropped_row_of_a_model_of_batch_runs_is_taken_back",
+            of_batches,
+        ),
+        test_async(
             "quarantine::an_edit_of_an_auto_model_tries_every_row_again",
             edited,
         ),
@@ -72,6 +80,11 @@ async fn for_good() -> Result<()> {
     let done = engine::quarantine::replay(&site.lab.world, &silver, None).await;
     let done = done.map_err(|error| rows::chain(&error))?;
     ensure!(done.replayed == 0, "not all: {done:?}");
+    // With one that is not there nothing happens.
+    let done = engine::quarantine::replay(&site.lab.world, &silver, Some(&[2, 99])).await;
+    let told = done.err().map(|error| error.chain()).unwrap_or_default();
+    ensure!(told.contains("99"), "{told}");
+    ensure!(listed(&site).await?.is_empty(), "it stays dropped");
     let done = engine::quarantine::replay(&site.lab.world, &silver, Some(&[2])).await;
     let done = done.map_err(|error| rows::chain(&error))?;
     ensure!(done.replayed == 1 && done.added == 1, "{done:?}");
@@ -93,6 +106,55 @@ async fn another() -> Result<()> {
     site.lab.set_models(&[orders(&others)])?;
     full(&site, &[]).await?;
     ids(&site, "silver.orders", json!([[7]])).await
+}
+
+/// Rows of the input before are listed first; those of this one are dropped for good all the same.
+async fn both() -> Result<()> {
+    let mut site = Site::in_memory(&[orders(STRICT)], "")?;
+    send(&site, &[(1, "one")]).await?;
+    site.cycle().await?;
+    let headers = [("content-type", "application/x-ndjson")];
+    let path = "/api/ingest/webhook/others";
+    let lines = "{\"id\": 6, \"amount\": 60}\n{\"id\": 7, \"amount\": \"seven\"}\n";
+    let answer = site.send("POST", path, &headers, lines).await?;
+    ensure!(answer.status == 202, "{} {}", answer.status, answer.text());
+    let others = |sql: &str| orders(&sql.replace("landing.orders", "landing.others"));
+    site.lab.set_models(&[others(STRICT)])?;
+    site.cycle().await?;
+    let list = listed(&site).await?;
+    ensure!(list.len() == 2, "{list:?}");
+    let silver = table("silver.orders")?;
+    let done = engine::quarantine::drop_rows(&site.lab.world, &silver, None).await;
+    done.map_err(|error| rows::chain(&error))?;
+    ensure!(listed(&site).await?.is_empty(), "all are dropped");
+    // It would fit now.
+    site.lab.set_models(&[others(LENIENT)])?;
+    full(&site, &[]).await?;
+    ids(&site, "silver.orders", json!([[6]])).await
+}
+
+async fn of_batches() -> Result<()> {
+    let silver = model(
+        "silver.orders",
+        json!({ "live": "false", "incremental_filter": null }),
+        STRICT,
+        &[],
+    );
+    let site = Site::in_memory(&[silver], "")?;
+    send(&site, &[(1, "one"), (2, "20")]).await?;
+    let run = batch::run(&site.lab.world, &[], false, &Silent).await;
+    run.map_err(|error| rows::chain(&error))?;
+    drop_rows(&site, &[1]).await?;
+    full(&site, &[]).await?;
+    ensure!(listed(&site).await?.is_empty(), "it is dropped");
+    let silver = table("silver.orders")?;
+    let done = engine::quarantine::replay(&site.lab.world, &silver, Some(&[1])).await;
+    let done = done.map_err(|error| rows::chain(&error))?;
+    ensure!(
+        done.left.len() == 1,
+        "it breaks the model as before: {done:?}"
+    );
+    Ok(())
 }
 
 async fn edited() -> Result<()> {

@@ -315,6 +315,13 @@ fn a_view_has_no_rows_that_it_could_read() {
     check(&files, &["gold.a cycle!", "gold.b cycle!"]);
     check_place("SELECT x\nFROM silver.m", "cycle", 2, 6, "reads itself");
     check_place(
+        "SELECT x FROM silver.more\nJOIN silver.m USING (x)",
+        "cycle",
+        2,
+        6,
+        "reads itself",
+    );
+    check_place(
         "@config tags=a\nSELECT x FROM landing.ev\n  JOIN {this} USING (x)",
         "cycle",
         3,

@@ -230,7 +230,15 @@ fn own_name(name: &TableName, header: &Header) -> (usize, usize) {
     let mut this = placed.filter_map(|(found, at)| (found == Placeholder::This).then_some(at));
     let text = name.to_string();
     let by_name = header.sql.lines().enumerate().find_map(|(line, text_of)| {
-        let byte = text_of.to_ascii_lowercase().find(&text)?;
+        let lower = text_of.to_ascii_lowercase();
+        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+        // Another name may begin or end with it.
+        let is_whole = |(byte, found): &(usize, &str)| {
+            let (before, after) = (lower.get(..*byte), lower.get(byte + found.len()..));
+            !before.unwrap_or_default().ends_with(is_part)
+                && !after.unwrap_or_default().starts_with(is_part)
+        };
+        let (byte, _) = lower.match_indices(&text).find(is_whole)?;
         Some((
             line + 1,
             text_of.get(..byte).map_or(0, |head| head.chars().count()) + 1,

@@ -44,7 +44,7 @@ pub struct Replayed {
 /// `NotFound` for a row that is not there; `Invalid` when the model fails for another reason; what the ports answer.
 pub async fn replay(world: &World, model: &TableName, ids: Option<&[u64]>) -> Result<Replayed> {
     let model = find(world, model)?;
-    take_back(world, &model.name, ids.unwrap_or_default()).await?;
+    take_back(world, model, ids.unwrap_or_default()).await?;
     for _ in 0..ATTEMPTS_MAX {
         let job = Job::new(&world.project, model, None, Reason::Batch);
         let loaded = Loaded::read(world, &job).await?;

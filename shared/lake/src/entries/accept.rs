@@ -112,8 +112,14 @@ async fn put(sink: &mut BufWriter, piece: Bytes) -> Result<()> {
 pub(super) fn whole(set: &DataSet, footer: &ParquetMetaData, bytes: u64) -> Result<()> {
     let chunks = footer.row_groups().iter().flat_map(|group| group.columns());
     for chunk in chunks {
-        let (start, length) = chunk.byte_range();
-        if start.checked_add(length).is_none_or(|end| end > bytes) {
+        // Its own `byte_range` panics at numbers below zero, and a footer may hold any.
+        let start = chunk.dictionary_page_offset();
+        let start = u64::try_from(start.unwrap_or_else(|| chunk.data_page_offset()));
+        let end = match (start, u64::try_from(chunk.compressed_size())) {
+            (Ok(start), Ok(length)) => start.checked_add(length),
+            _ => None,
+        };
+        if end.is_none_or(|end| end > bytes) {
             return Err(Error::new(Kind::Corrupt, "read entry", set)
                 .because("its footer names parts beyond its end"));
         }

@@ -24,12 +24,14 @@ use ports::{
     entries::{DataSet, Stored},
 };
 
-use super::{accept, batches};
+use super::{FOOTER_MAX, accept, batches};
 
 /// Bytes that are held in memory before they go to the folder of temporary files.
 const HELD_BYTES: usize = 4 << 20;
 /// Bytes that are read where they are: waiting for another thread's turn takes longer.
 const FEW_BYTES: usize = 64 << 10;
+/// Bytes behind the footer: its length, and the mark of the format.
+const TAIL: u64 = 8;
 const ACTION: &str = "take upload";
 
 /// What has arrived: little of it in memory, much in a file without a name, which goes with this process.
@@ -116,6 +118,17 @@ fn unfit(set: &DataSet, why: impl Into<String>) -> Error {
 fn sound(set: &DataSet, file: impl ChunkReader + 'static, bytes: u64) -> Result<Stored> {
     let incomplete =
         |error: ParquetError| unfit(set, format!("it is no complete parquet file: {error}"));
+    // Whoever finds the entry later reads no longer footer.
+    if let Some(tail) = bytes.checked_sub(TAIL) {
+        let tail = file.get_bytes(tail, TAIL as usize).map_err(incomplete)?;
+        let length = tail
+            .first_chunk()
+            .map_or(0, |says| u32::from_le_bytes(*says));
+        if u64::from(length) > FOOTER_MAX {
+            let why = format!("its footer has {length} bytes; at most {FOOTER_MAX} are read");
+            return Err(unfit(set, why));
+        }
+    }
     let plain = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(incomplete)?;
     let (footer, schema) = (plain.metadata().clone(), plain.schema().clone());
     accept::whole(set, &footer, bytes).map_err(|error| {

@@ -11,6 +11,8 @@ use object_store::memory::InMemory;
 
 use super::*;
 
+mod bombs;
+
 fn set(generation: &str) -> DataSet {
     let print = Call::new("f", 0).fingerprint().expect("encodes");
     DataSet {
@@ -329,81 +331,67 @@ async fn an_upload_whose_pages_cannot_be_read_is_refused_and_never_was_there() {
     }
 }
 
-/// 300 MB in some kilobytes: one text, said very often.
-fn bomb() -> Vec<u8> {
-    let text = "x".repeat(512 << 10);
-    let texts = StringArray::from_iter_values(std::iter::repeat_n(&text, 20));
-    let texts: arrow::array::ArrayRef = Arc::new(texts);
-    let batch = RecordBatch::try_from_iter([("s", texts)]).expect("a batch");
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_dictionary_page_size_limit(4 << 20)
-        .build();
-    let mut file = Vec::new();
-    let writer = parquet::arrow::ArrowWriter::try_new(&mut file, batch.schema(), Some(properties));
-    let mut writer = writer.expect("a writer");
-    for _ in 0..30 {
-        writer.write(&batch).expect("written");
-    }
-    writer.close().expect("closed");
-    file
-}
-
-/// The file with a footer that does not tell how long its texts are, as older writers leave it.
-fn untold(file: &[u8]) -> Vec<u8> {
-    use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter};
-
-    let whole = Bytes::copy_from_slice(file);
-    let footer = ParquetMetaDataReader::new().parse_and_finish(&whole);
-    let footer = footer.expect("a footer");
-    let groups = footer.row_groups().iter().map(|group| {
-        let chunks = group.columns().iter().map(|chunk| {
-            let chunk = chunk.clone().into_builder();
-            let chunk = chunk.set_unencoded_byte_array_data_bytes(None).build();
-            chunk.expect("a chunk")
-        });
-        let group = group.clone().into_builder();
-        let group = group.set_column_metadata(chunks.collect()).build();
-        group.expect("a group")
-    });
-    let footer = ParquetMetaData::new(footer.file_metadata().clone(), groups.collect());
-    let (before, end) = file.split_at(file.len() - 8);
-    let length = u32::from_le_bytes(end[..4].try_into().expect("four bytes"));
-    let mut told = before[..before.len() - usize::try_from(length).expect("small")].to_vec();
-    let mut written = Vec::new();
-    let writer = ParquetMetaDataWriter::new(&mut written, &footer);
-    writer.finish().expect("written");
-    told.extend(written);
-    told
-}
-
+/// It would be an entry that nobody can look at.
 #[tokio::test]
-async fn a_short_file_of_many_bytes_is_read_a_few_at_a_time_or_refused() {
+async fn an_upload_with_a_longer_footer_than_is_read_is_refused() {
+    use parquet::{arrow::ArrowWriter, file::metadata::KeyValue};
+
     let lake = EntryLake::new(Arc::new(InMemory::new()));
-    let (file, set) = (bomb(), set("g"));
-    assert!(file.len() < 1 << 20, "{}", file.len());
-    let stored = lake.receive(&set, pieces(&file, 60_000), 1 << 30).await;
-    let stored = stored.expect("its footer says how much it is");
-    assert_eq!(stored.rows, 600);
-    assert_eq!(stored.schema.field(0).data_type(), &DataType::Utf8);
-    let read = lake.read(&set, stored.bytes).await.expect("opened");
-    let most = read
-        .stream
-        .try_fold((0, 0), |(rows, most), batch| async move {
-            let rows = rows + batch.num_rows();
-            Ok((rows, most.max(batches::bytes(&batch))))
-        });
-    let (rows, most) = most.await.expect("read");
-    assert_eq!(rows, 600);
-    assert!(most <= 3 * batches::BYTES, "{most}");
-    let untold = untold(&file);
-    let error = lake
-        .receive(&self::set("h"), pieces(&untold, 60_000), 1 << 30)
-        .await
-        .expect_err("it would be a batch of 300 MB");
+    let long = "x".repeat(usize::try_from(FOOTER_MAX).expect("it fits"));
+    let mut file = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut file, batch(0).schema(), None).expect("a writer");
+    writer.write(&batch(3)).expect("written");
+    writer.append_key_value_metadata(KeyValue::new(String::from("long"), long));
+    writer.close().expect("closed");
+    let sent = lake
+        .receive(&set("g"), pieces(&file, 1 << 20), 1 << 30)
+        .await;
+    let error = sent.expect_err("refused");
     assert_eq!(error.kind, Kind::Invalid, "{}", error.chain());
-    assert!(error.chain().contains("footer"), "{}", error.chain());
-    assert!(error.chain().contains("MiB"), "{}", error.chain());
+    assert!(
+        error.chain().contains("its footer has"),
+        "{}",
+        error.chain()
+    );
+    assert!(lake.list().await.expect("listed").is_empty());
+}
+
+/// The decoder itself ends by a panic there.
+#[tokio::test]
+async fn a_footer_may_name_parts_before_the_file_and_is_refused() {
+    use parquet::file::metadata::{ColumnChunkMetaDataBuilder, ParquetMetaDataReader};
+
+    let lake = EntryLake::new(Arc::new(InMemory::new()));
+    let written = lake.write(&set("g"), rows(vec![Ok(batch(5))])).await;
+    let size = written.expect("written").bytes;
+    let file = bytes(&lake, &set("g")).await;
+    let read = || ParquetMetaDataReader::new().parse_and_finish(&file);
+    let sound = read().expect("a footer");
+    accept::whole(&set("g"), &sound, size).expect("it is whole");
+    let changes: [fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder; 4] = [
+        |chunk| chunk.set_dictionary_page_offset(Some(-4)),
+        |chunk| {
+            chunk
+                .set_dictionary_page_offset(None)
+                .set_data_page_offset(-4)
+        },
+        |chunk| chunk.set_total_compressed_size(-1),
+        |chunk| chunk.set_total_compressed_size(i64::MAX),
+    ];
+    for change in changes {
+        let mut footer = read().expect("a footer").into_builder();
+        let groups = footer.take_row_groups().into_iter().map(|group| {
+            let mut group = group.into_builder();
+            let chunks = group.take_columns().into_iter();
+            let chunks = chunks.map(|chunk| change(chunk.into_builder()).build().expect("a chunk"));
+            let chunks = chunks.collect();
+            group.set_column_metadata(chunks).build().expect("a group")
+        });
+        let groups = groups.collect();
+        let footer = footer.set_row_groups(groups).build();
+        let error = accept::whole(&set("g"), &footer, size).expect_err("refused");
+        assert_eq!(error.kind, Kind::Corrupt, "{}", error.chain());
+    }
 }
 
 #[tokio::test]

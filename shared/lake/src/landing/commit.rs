@@ -275,7 +275,7 @@ pub(super) async fn commit(
         }
         let now = load(world, table, known).await?.clone();
         let mut next = now.clone();
-        if let Err(why) = schema::unite(&mut next.columns, &draft.columns) {
+        if let Err(why) = schema::unite(table, &mut next.columns, &draft.columns) {
             return Ok(Committed::Moved(why));
         }
         look = true;

@@ -129,7 +129,7 @@ fn admit(known: &Known, group: Vec<Pending>) -> (Vec<Pending>, Vec<Pending>) {
             continue;
         }
         let found = schema::columns_of(pending.append.rows.schema_ref());
-        match schema::unite(&mut columns, &found) {
+        match schema::unite(&pending.append.table, &mut columns, &found) {
             Ok(()) => admitted.push(pending),
             Err(why) => {
                 let error = Error::new(Kind::Invalid, "append to", &pending.append.table);

@@ -182,7 +182,7 @@ async fn parquet(world: &World, lane: &Lane, file: &Incoming) -> Result<Option<R
     schema::check_names(found.fields().iter().map(|field| field.name().as_str()))
         .map_err(|why| refuse(file, why))?;
     let columns = schema::columns_of(&found);
-    schema::unite(&mut lane_columns(world, lane).await?, &columns)
+    schema::unite(&lane.table, &mut lane_columns(world, lane).await?, &columns)
         .map_err(|why| refuse(file, why))?;
     let key = format!("{MARK}{}", file.name);
     let seen = FileSeen {

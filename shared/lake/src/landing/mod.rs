@@ -62,8 +62,11 @@ struct World {
 impl World {
     /// Notes how a commit of appended rows ended.
     fn note(&self, failed: Option<&Error>) {
-        let trouble = failed.filter(|error| error.kind == Kind::Unavailable);
-        let trouble = trouble.map(|error| (self.clock.now(), error.chain()));
+        // What is wrong with rows or with what is stored says nothing about whether the store is back.
+        if failed.is_some_and(|error| error.kind != Kind::Unavailable) {
+            return;
+        }
+        let trouble = failed.map(|error| (self.clock.now(), error.chain()));
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 }

@@ -199,15 +199,16 @@ pub(super) fn columns_of(schema: &Schema) -> Vec<Column> {
         .collect()
 }
 
-/// The column that tables of what could not be stored elsewhere have.
-const REASON: &str = "reason";
-
 /// Adds to `known` the columns of `found` that it lacks.
 ///
 /// # Errors
 /// A sentence that names the first column of another type, and both types, or says that the table holds rows of another
 /// kind, or has a column of events that is spelled otherwise; `known` is as it was.
-pub(super) fn unite(known: &mut Vec<Column>, found: &[Column]) -> std::result::Result<(), String> {
+pub(super) fn unite(
+    table: &TableName,
+    known: &mut Vec<Column>,
+    found: &[Column],
+) -> std::result::Result<(), String> {
     let of_events = of_one_kind(known, found)?;
     let mut new = Vec::new();
     for column in found {
@@ -221,9 +222,9 @@ pub(super) fn unite(known: &mut Vec<Column>, found: &[Column]) -> std::result::R
             }
             None => {
                 let alike = |other: &&Column| other.name.eq_ignore_ascii_case(&column.name);
-                // Every query of all columns would break on it. A quarantine takes in columns of others, and says why.
-                let keeps = known.iter().any(|other| other.name == REASON);
-                if let Some(other) = known.iter().find(alike).filter(|_| of_events && !keeps) {
+                // Every query of all columns would break on it. A quarantine takes in columns of others.
+                let told_apart = of_events && table.is_landing();
+                if let Some(other) = known.iter().find(alike).filter(|_| told_apart) {
                     return Err(format!(
                         "column `{}` is `{}` in the table, and SQL does not tell the two apart; spell it so",
                         column.name, other.name

@@ -66,6 +66,27 @@ async fn a_store_that_stays_away_is_said_to_be_away() {
     assert_eq!(stored.expect("stored").last, 1);
 }
 
+#[tokio::test]
+async fn only_a_commit_says_that_a_store_is_back() {
+    let (faults, _, case) = faulty(Faults::none());
+    let rates = Rates {
+        before: 1.0,
+        ..Rates::default()
+    };
+    faults.set_rates(rates);
+    let add = || case.lake.append(append(numbers("n", &[1]), None));
+    let away = drive(&case.clock, add()).await;
+    assert_eq!(away.expect_err("refused").kind, Kind::Unavailable);
+    assert!(case.lake.trouble().is_some());
+    // A table whose items are damaged, say.
+    let damaged = ports::Error::new(Kind::Corrupt, "read", "item");
+    case.lake.world.note(Some(&damaged));
+    assert!(case.lake.trouble().is_some(), "nothing was committed since");
+    faults.set_rates(Rates::default());
+    drive(&case.clock, add()).await.expect("stored");
+    assert_eq!(case.lake.trouble(), None);
+}
+
 /// S-1, and every row at most once: whatever the weather, and however many processes write.
 #[tokio::test]
 async fn nothing_is_lost_or_doubled_in_any_weather() {

@@ -8,10 +8,11 @@ use arrow::{
     compute::cast,
     datatypes::{DataType, Float64Type, Int32Type, IntervalMonthDayNanoType},
 };
+use domain::items::Column;
 use ports::Kind;
 
 use super::*;
-use crate::landing::schema::canonical;
+use crate::landing::schema::{canonical, unite};
 
 /// What lands of a column, as text; or why it does not.
 fn land(array: ArrayRef) -> Result<Vec<String>, String> {
@@ -94,4 +95,26 @@ fn intervals_are_told_with_their_months() {
     let value = IntervalMonthDayNanoType::make_value(14, 3, 5 * 3_600_000_000_000);
     let landed = land(Arc::new(IntervalMonthDayNanoArray::from(vec![value]))).expect("landed");
     assert!(landed[0].contains("14 mons 3 days 5 hours"), "{landed:?}");
+}
+
+/// A landing table of events may well have a column `reason`, as every quarantine has.
+#[test]
+fn a_column_of_events_is_spelled_as_in_the_table() {
+    let columns = |names: &[&str]| -> Vec<Column> {
+        let column = |name: &&str| Column {
+            name: (*name).to_owned(),
+            kind: String::from("VARCHAR"),
+        };
+        names.iter().map(column).collect()
+    };
+    let known = ["id", "received_at", "payload", "reason", "Amount"];
+    let found = columns(&["id", "received_at", "payload", "amount"]);
+    let landing = TableName::landing("orders").expect("a name");
+    let mut of_events = columns(&known);
+    let told = unite(&landing, &mut of_events, &found).expect_err("refused");
+    assert!(told.contains("`amount` is `Amount`"), "{told}");
+    assert_eq!(of_events, columns(&known), "as it was");
+    let quarantine = TableName::new("quarantine", "orders").expect("a name");
+    unite(&quarantine, &mut of_events, &found).expect("it takes in what others sent");
+    assert_eq!(of_events.len(), known.len() + 1);
 }
