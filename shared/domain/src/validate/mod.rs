@@ -327,3 +327,5 @@ mod autos;
 mod codes;
 #[cfg(test)]
 mod feeds;
+#[cfg(test)]
+mod selves;
