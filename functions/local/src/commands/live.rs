@@ -30,7 +30,7 @@ pub(super) async fn once(context: &Context) -> Result<(), Failure> {
     require_live(&world)?;
     let report = cycle::run(&world, &Silent).await?;
     alerted(&world).await;
-    run::show(context, &world, &report)
+    run::show(context, &world, &report).await
 }
 
 /// Runs until interrupted, with a table on a terminal and a line per refresh elsewhere.
