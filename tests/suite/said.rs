@@ -100,7 +100,8 @@ fn edited() -> Result<()> {
     let told = [
         "note: silver.orders: edited since its rows were built",
         "`headwater run silver.orders --full` applies it to all",
-        "note: gold.totals: edited since its rows were built: the next refresh applies the new definition to all rows",
+        "note: gold.totals: edited since its rows were built: once something new arrives",
+        "`headwater run gold.totals --full` does it now",
     ];
     for command in [&["live", "status"][..], &["plan"]] {
         let text = expect(&folder, command, 0, &told)?;
@@ -110,6 +111,15 @@ fn edited() -> Result<()> {
             "{text}"
         );
     }
+    // Nothing new has come, so that the note stays true after a run.
+    let text = expect(&folder, &["run"], 0, &[])?;
+    let gold = text.lines().find(|line| line.starts_with(" gold.totals"));
+    ensure!(gold.is_some_and(|line| line.contains("idle")), "{text}");
+    expect(&folder, &["plan"], 0, &told)?;
+    // What it says to do does it.
+    expect(&folder, &["run", "gold.totals", "--full"], 0, &[])?;
+    let text = expect(&folder, &["plan"], 0, &[])?;
+    ensure!(!text.contains("note: gold.totals: edited"), "{text}");
     Ok(())
 }
 
