@@ -159,18 +159,33 @@ fn no_text() -> Result<()> {
 }
 
 fn failing_model() -> Result<()> {
-    let files = [(
-        "transform/silver/a.sql".to_owned(),
-        "@config materialized=table\n\nSELECT\n  INTERVAL '1' DAY AS span\n".to_owned(),
-    )];
+    let sources = [
+        "@config materialized=table\n\nSELECT\n  INTERVAL '1' DAY AS span\n",
+        "@config materialized=table\nSELECT\n  nope FROM (SELECT 1 AS n) AS t\n",
+    ];
+    let files = ["a", "b"].map(|name| format!("transform/silver/{name}.sql"));
+    let files: Vec<_> = files.into_iter().zip(sources.map(str::to_owned)).collect();
     let folder = Folder::new("name: test\n", &files)?;
     // The first makes the state that models are planned over.
     for command in ["run", "run", "validate"] {
         let output = program::run(folder.path(), &[command])?;
         let said = said(&output);
         ensure!(output.status.code() == Some(1), "{command}: {said}");
-        let want = "transform/silver/a.sql:4:23: error: column `span` has type INTERVAL";
-        ensure!(said.contains(want), "{command}: `{want}` is not in: {said}");
+        for (want, part) in [
+            (
+                "transform/silver/a.sql:4:23: error: column `span` has type INTERVAL",
+                "`span`",
+            ),
+            ("transform/silver/b.sql:3:3: error: ", "nope"),
+        ] {
+            ensure!(said.contains(want), "{command}: `{want}` is not in: {said}");
+            // Once, and with its place only.
+            let told = said.matches(part).count();
+            ensure!(
+                told == 1,
+                "{command}: `{part}` is told {told} times: {said}"
+            );
+        }
     }
     Ok(())
 }

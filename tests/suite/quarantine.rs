@@ -1,5 +1,6 @@
 //! Rows that break a model: out of it, listed with the reason, and in again once it has been put right.
 
+mod commands;
 pub(crate) mod drops;
 
 use anyhow::{Context, Result, ensure};
@@ -38,7 +39,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         test(
             "quarantine::the_commands_list_show_replay_and_drop",
-            commands,
+            commands::all,
+        ),
+        test(
+            "quarantine::events_without_a_sequence_are_listed_with_the_query_that_shows_them",
+            commands::unordered,
         ),
     ]
 }
@@ -445,56 +450,5 @@ async fn without() -> Result<()> {
     let report = serde_json::to_value(site.lab.cycle().await?.models)?;
     ensure!(report["silver.orders"]["outcome"] == "error", "{report}");
     ensure!(report.to_string().contains("with `on_bad_row="), "{report}");
-    Ok(())
-}
-
-fn commands() -> Result<()> {
-    let folder = Folder::with_models("", &[orders(STRICT)])?;
-    let file = folder.path().join("orders.ndjson");
-    let line = |id: u64, amount: &str| json!({ "id": id, "amount": amount }).to_string();
-    let lines = [line(1, "10"), line(2, "two"), line(3, "three")];
-    let payloads = lines.map(|line| json!({ "payload": line }).to_string());
-    std::fs::write(&file, payloads.join("\n"))?;
-    let run = |arguments: &[&str]| -> Result<String> {
-        let output = program::run(folder.path(), arguments)?;
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(output.status.success(), "{arguments:?}: {text}");
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    };
-    let path = file.to_string_lossy().into_owned();
-    run(&["ingest", &path, "--table", "landing.orders"])?;
-    run(&["run"])?;
-    let list = run(&["quarantine", "list"])?;
-    for part in [
-        "silver.orders: 2 rows",
-        "landing.orders",
-        "two",
-        "quarantine.orders",
-    ] {
-        ensure!(list.contains(part), "no `{part}` in\n{list}");
-    }
-    let shown = run(&["quarantine", "show", "silver.orders", "3", "--json"])?;
-    let shown: Value = serde_json::from_str(&shown)?;
-    let row = shown["row"].as_str().unwrap_or_default();
-    ensure!(shown["id"] == 3 && row.contains("three"), "{shown}");
-    run(&["quarantine", "drop", "silver.orders", "--id", "3"])?;
-    let done = run(&["quarantine", "replay", "silver.orders", "--json"])?;
-    let done: Value = serde_json::from_str(&done)?;
-    ensure!(
-        done["replayed"] == 0 && done["left"][0]["id"] == 2,
-        "{done}"
-    );
-    let text = run(&["quarantine", "list", "silver.orders", "--json"])?;
-    let listed: Value = serde_json::from_str(&text)?;
-    ensure!(
-        listed["models"][0]["rows"].as_array().map(Vec::len) == Some(1),
-        "{listed}"
-    );
-    ensure!(
-        listed["tables"][0] == json!({ "table": "quarantine.orders", "rows": 2 }),
-        "{listed}"
-    );
-    let output = program::run(folder.path(), &["quarantine", "show", "silver.orders", "3"])?;
-    ensure!(output.status.code() == Some(1), "{output:?}");
     Ok(())
 }

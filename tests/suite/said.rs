@@ -13,6 +13,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("said::status_run_and_check_tell_of_quarantine", quarantined),
         test("said::an_edit_of_a_live_model_is_a_note", edited),
         test("said::tables_and_their_columns_are_listed", listed),
+        test("said::rows_that_nobody_takes_up_are_a_note", still),
         test("said::errors_say_what_to_do", remedies),
         test("said::a_project_is_made_in_folders_only", made),
     ]
@@ -100,7 +101,8 @@ fn edited() -> Result<()> {
     let told = [
         "note: silver.orders: edited since its rows were built",
         "`headwater run silver.orders --full` applies it to all",
-        "note: gold.totals: edited since its rows were built: the next refresh applies the new definition to all rows",
+        "note: gold.totals: edited since its rows were built: once something new arrives",
+        "`headwater run gold.totals --full` does it now",
     ];
     for command in [&["live", "status"][..], &["plan"]] {
         let text = expect(&folder, command, 0, &told)?;
@@ -110,6 +112,30 @@ fn edited() -> Result<()> {
             "{text}"
         );
     }
+    // Nothing new has come, so that the note stays true after a run.
+    let text = expect(&folder, &["run"], 0, &[])?;
+    let gold = text.lines().find(|line| line.starts_with(" gold.totals"));
+    ensure!(gold.is_some_and(|line| line.contains("idle")), "{text}");
+    expect(&folder, &["plan"], 0, &told)?;
+    // What it says to do does it.
+    expect(&folder, &["run", "gold.totals", "--full"], 0, &[])?;
+    let text = expect(&folder, &["plan"], 0, &[])?;
+    ensure!(!text.contains("note: gold.totals: edited"), "{text}");
+    Ok(())
+}
+
+fn still() -> Result<()> {
+    let folder = project()?;
+    let note = "`headwater live` runs";
+    // Nothing has run; and rows may wait for five minutes.
+    let text = expect(&folder, &["live", "status"], 0, &["behind"])?;
+    ensure!(!text.contains(note), "{text}");
+    folder.write("headwater.yml", "live:\n  max_lag: 1ms\n")?;
+    let told = ["note: silver.orders", "rows have waited", note];
+    expect(&folder, &["live", "status"], 0, &told)?;
+    expect(&folder, &["live", "--once"], 0, &[])?;
+    let text = expect(&folder, &["live", "status"], 0, &[])?;
+    ensure!(!text.contains(note), "{text}");
     Ok(())
 }
 

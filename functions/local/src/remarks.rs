@@ -16,6 +16,28 @@ pub fn of_status(status: &Status) -> Vec<String> {
     status.models.iter().flat_map(of_model).collect()
 }
 
+/// That models wait longer than `live.max_lag` for no reason that the state knows: most often nothing runs that would refresh
+/// them, which no item tells.
+#[must_use]
+pub fn of_standstill(status: &Status) -> Option<String> {
+    let waits = |model: &&ModelStatus| {
+        model.status == "behind" && !model.fresh && model.gathers_until.is_none()
+    };
+    let waiting: Vec<&ModelStatus> = status.models.iter().filter(waits).collect();
+    let first = waiting.first()?;
+    let longest = waiting.iter().map(|model| model.behind_seconds);
+    let longest = span(Duration::from_secs_f64(longest.fold(0.0, f64::max)));
+    let more = match waiting.len() {
+        1 => String::new(),
+        some => format!(" and {} more", some - 1),
+    };
+    Some(format!(
+        "note: {}{more}: rows have waited {longest}, and nothing says why: models are refreshed while `headwater serve` or \
+         `headwater live` runs",
+        first.model
+    ))
+}
+
 fn of_model(model: &ModelStatus) -> Vec<String> {
     let name = &model.model;
     let kept = format!("quarantine.{}", name.name());

@@ -104,8 +104,10 @@ async fn step(
 pub fn edited(model: &Model) -> String {
     let name = &model.name;
     match model.is_auto() {
-        true => String::from(
-            "edited since its rows were built: the next refresh applies the new definition to all rows",
+        // A refresh that finds nothing new is none, whatever the definition says.
+        true => format!(
+            "edited since its rows were built: once something new arrives in what it reads, the new definition is applied \
+             to all rows; `headwater run {name} --full` does it now"
         ),
         false => format!(
             "edited since its rows were built: new rows follow the new definition, `headwater run {name} --full` applies \

@@ -12,24 +12,26 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array},
+        array::{Array, ArrayRef, AsArray, Float64Array, Int64Array},
         compute::cast,
         datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type},
     },
     common::{
-        DFSchema, DataFusionError, Result, ScalarValue,
+        DFSchema, DataFusionError, Result,
         config::ConfigOptions,
         tree_node::{Transformed, TreeNode},
     },
     logical_expr::{
-        Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, Expr, ExprSchemable,
-        GroupsAccumulator, LogicalPlan, ReversedUDAF, Signature, WindowFunctionDefinition,
+        Accumulator, AggregateUDF, AggregateUDFImpl, Expr, ExprSchemable, GroupsAccumulator,
+        LogicalPlan, ReversedUDAF, Signature, WindowFunctionDefinition,
         expr::{AggregateFunctionParams, WindowFunctionParams},
         function::{AccumulatorArgs, StateFieldsArgs},
         utils::{AggregateOrderSensitivity, format_state_name, merge_schema},
     },
     optimizer::AnalyzerRule,
 };
+
+use crate::converted::Conversion;
 
 /// Puts the functions of this module in the place of DataFusion's where the argument is a floating-point number.
 #[derive(Debug)]
@@ -151,20 +153,19 @@ impl AggregateUDFImpl for Total {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Ranked {
-            kind: args.return_field.data_type().clone(),
-            inner: self.inner.accumulator(Self::long(args))?,
-        }))
+        let kind = args.return_field.data_type().clone();
+        Ok(RANKING.one(kind, self.inner.accumulator(Self::long(args))?))
     }
 
     fn create_sliding_accumulator(
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Ranked {
-            kind: args.return_field.data_type().clone(),
-            inner: self.inner.create_sliding_accumulator(Self::long(args))?,
-        }))
+        let kind = args.return_field.data_type().clone();
+        Ok(RANKING.one(
+            kind,
+            self.inner.create_sliding_accumulator(Self::long(args))?,
+        ))
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
@@ -175,10 +176,11 @@ impl AggregateUDFImpl for Total {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(RankedGroups {
-            kind: args.return_field.data_type().clone(),
-            inner: self.inner.create_groups_accumulator(Self::long(args))?,
-        }))
+        let kind = args.return_field.data_type().clone();
+        Ok(RANKING.groups(
+            kind,
+            self.inner.create_groups_accumulator(Self::long(args))?,
+        ))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
@@ -190,86 +192,11 @@ impl AggregateUDFImpl for Total {
     }
 }
 
-/// One value.
-#[derive(Debug)]
-struct Ranked {
-    kind: DataType,
-    inner: Box<dyn Accumulator>,
-}
-
-impl Accumulator for Ranked {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.inner.update_batch(&ranks(values)?)
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let found = self.inner.evaluate()?.to_array()?;
-        ScalarValue::try_from_array(&numbers(&found, &self.kind)?, 0)
-    }
-
-    fn size(&self) -> usize {
-        size_of::<DataType>() + self.inner.size()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.inner.state()
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.inner.merge_batch(states)
-    }
-
-    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.inner.retract_batch(&ranks(values)?)
-    }
-
-    fn supports_retract_batch(&self) -> bool {
-        self.inner.supports_retract_batch()
-    }
-}
-
-/// A value of each group.
-struct RankedGroups {
-    kind: DataType,
-    inner: Box<dyn GroupsAccumulator>,
-}
-
-impl GroupsAccumulator for RankedGroups {
-    fn update_batch(
-        &mut self,
-        values: &[ArrayRef],
-        groups: &[usize],
-        filter: Option<&BooleanArray>,
-        total: usize,
-    ) -> Result<()> {
-        self.inner
-            .update_batch(&ranks(values)?, groups, filter, total)
-    }
-
-    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        numbers(&self.inner.evaluate(emit_to)?, &self.kind)
-    }
-
-    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        self.inner.state(emit_to)
-    }
-
-    fn merge_batch(&mut self, values: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
-        self.inner.merge_batch(values, groups, total)
-    }
-
-    fn convert_to_state(
-        &self,
-        values: &[ArrayRef],
-        filter: Option<&BooleanArray>,
-    ) -> Result<Vec<ArrayRef>> {
-        self.inner.convert_to_state(&ranks(values)?, filter)
-    }
-
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
-}
+/// From numbers to ranks and back.
+const RANKING: Conversion = Conversion {
+    into: ranks,
+    back: numbers,
+};
 
 /// The one NaN that all become.
 const NAN: u64 = 0x7ff8_0000_0000_0000;

@@ -10,6 +10,7 @@ mod bounds;
 mod casts;
 mod catalog;
 mod checked;
+mod converted;
 mod decimals;
 mod engine;
 mod entry;

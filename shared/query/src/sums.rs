@@ -7,25 +7,27 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::{
-        array::{ArrayRef, BooleanArray},
+        array::ArrayRef,
         compute::{CastOptions, cast, cast_with_options},
         datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef},
     },
     common::{
-        DFSchema, Result, ScalarValue,
+        DFSchema, Result,
         config::ConfigOptions,
         exec_err,
         tree_node::{Transformed, TreeNode},
     },
     logical_expr::{
-        Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, Expr, ExprSchemable,
-        GroupsAccumulator, LogicalPlan, ReversedUDAF, Signature, WindowFunctionDefinition,
+        Accumulator, AggregateUDF, AggregateUDFImpl, Expr, ExprSchemable, GroupsAccumulator,
+        LogicalPlan, ReversedUDAF, Signature, WindowFunctionDefinition,
         expr::{AggregateFunctionParams, WindowFunctionParams},
         function::{AccumulatorArgs, StateFieldsArgs},
         utils::{AggregateOrderSensitivity, merge_schema},
     },
     optimizer::AnalyzerRule,
 };
+
+use crate::converted::Conversion;
 
 /// What sums are gathered as.
 const WIDE: DataType = DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0);
@@ -148,20 +150,16 @@ impl AggregateUDFImpl for Sum {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(One {
-            kind: args.return_field.data_type().clone(),
-            inner: self.inner.accumulator(wide(args))?,
-        }))
+        let kind = args.return_field.data_type().clone();
+        Ok(WIDENING.one(kind, self.inner.accumulator(wide(args))?))
     }
 
     fn create_sliding_accumulator(
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(One {
-            kind: args.return_field.data_type().clone(),
-            inner: self.inner.create_sliding_accumulator(wide(args))?,
-        }))
+        let kind = args.return_field.data_type().clone();
+        Ok(WIDENING.one(kind, self.inner.create_sliding_accumulator(wide(args))?))
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
@@ -172,10 +170,8 @@ impl AggregateUDFImpl for Sum {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(Groups {
-            kind: args.return_field.data_type().clone(),
-            inner: self.inner.create_groups_accumulator(wide(args))?,
-        }))
+        let kind = args.return_field.data_type().clone();
+        Ok(WIDENING.groups(kind, self.inner.create_groups_accumulator(wide(args))?))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
@@ -187,86 +183,11 @@ impl AggregateUDFImpl for Sum {
     }
 }
 
-/// One sum.
-#[derive(Debug)]
-struct One {
-    kind: DataType,
-    inner: Box<dyn Accumulator>,
-}
-
-impl Accumulator for One {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.inner.update_batch(&widened(values)?)
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let sum = self.inner.evaluate()?.to_array()?;
-        ScalarValue::try_from_array(&told(&sum, &self.kind)?, 0)
-    }
-
-    fn size(&self) -> usize {
-        size_of::<DataType>() + self.inner.size()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.inner.state()
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.inner.merge_batch(states)
-    }
-
-    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.inner.retract_batch(&widened(values)?)
-    }
-
-    fn supports_retract_batch(&self) -> bool {
-        self.inner.supports_retract_batch()
-    }
-}
-
-/// A sum of each group.
-struct Groups {
-    kind: DataType,
-    inner: Box<dyn GroupsAccumulator>,
-}
-
-impl GroupsAccumulator for Groups {
-    fn update_batch(
-        &mut self,
-        values: &[ArrayRef],
-        groups: &[usize],
-        filter: Option<&BooleanArray>,
-        total: usize,
-    ) -> Result<()> {
-        self.inner
-            .update_batch(&widened(values)?, groups, filter, total)
-    }
-
-    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        told(&self.inner.evaluate(emit_to)?, &self.kind)
-    }
-
-    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        self.inner.state(emit_to)
-    }
-
-    fn merge_batch(&mut self, values: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
-        self.inner.merge_batch(values, groups, total)
-    }
-
-    fn convert_to_state(
-        &self,
-        values: &[ArrayRef],
-        filter: Option<&BooleanArray>,
-    ) -> Result<Vec<ArrayRef>> {
-        self.inner.convert_to_state(&widened(values)?, filter)
-    }
-
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
-}
+/// From integers to decimals and back.
+const WIDENING: Conversion = Conversion {
+    into: widened,
+    back: told,
+};
 
 fn widened(values: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
     let one = |values: &ArrayRef| Ok(cast(values, &WIDE)?);

@@ -30,7 +30,7 @@ pub(super) async fn once(context: &Context) -> Result<(), Failure> {
     require_live(&world)?;
     let report = cycle::run(&world, &Silent).await?;
     alerted(&world).await;
-    run::show(context, &world, &report)
+    run::show(context, &world, &report).await
 }
 
 /// Runs until interrupted, with a table on a terminal and a line per refresh elsewhere.
@@ -202,8 +202,9 @@ async fn show_status(context: &Context, world: &World) -> Result<(), Failure> {
         true => say("no live models")?,
         false => say(&tables::models(&status).to_string())?,
     }
-    for trouble in remarks::of_status(&status) {
-        say(&trouble)?;
+    let troubles = remarks::of_status(&status);
+    for trouble in troubles.iter().chain(&remarks::of_standstill(&status)) {
+        say(trouble)?;
     }
     match status.sources.is_empty() {
         true => say("nothing has landed")?,

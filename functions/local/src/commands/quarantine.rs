@@ -1,6 +1,6 @@
 //! `headwater quarantine`: rows that broke a model, listed, shown, put through it again, or dropped.
 
-use engine::quarantine::{self, Listing, Row};
+use engine::quarantine::{self, Listing, Replayed, Row};
 
 use super::{Context, named, print_json};
 use crate::{
@@ -35,22 +35,7 @@ pub(super) async fn quarantine(context: &Context, what: Quarantine) -> Result<()
         }
         Quarantine::Replay { model, ids } => {
             let done = quarantine::replay(&world, &named(&model)?, meant(&ids)).await?;
-            if context.json {
-                return print_json(&done);
-            }
-            let how = match done.rebuilt {
-                true => " (built anew)",
-                false => "",
-            };
-            let (rows, added) = (counted(done.replayed, "row"), counted(done.added, "row"));
-            say(&format!(
-                "{}: {rows} out of quarantine, {added} added{how}",
-                done.model
-            ))?;
-            match done.left.is_empty() {
-                true => Ok(()),
-                false => show_rows(&done.left),
-            }
+            show_replay(context, &done, &ids)
         }
         Quarantine::Drop { model, ids } => {
             let done = quarantine::drop_rows(&world, &named(&model)?, meant(&ids)).await?;
@@ -81,7 +66,7 @@ fn show_list(listing: &Listing) -> Result<(), Failure> {
         show_rows(&held.rows)?;
     }
     if !any {
-        say("no model has rows in quarantine")?;
+        say("no model has rows in quarantine that a replay could put in")?;
     }
     if listing.tables.is_empty() {
         return Ok(());
@@ -90,7 +75,49 @@ fn show_list(listing: &Listing) -> Result<(), Failure> {
     for one in &listing.tables {
         kept.add_row(vec![text(&one.table), number(one.rows)]);
     }
-    Ok(say(&kept.to_string())?)
+    say(&kept.to_string())?;
+    // Events without a sequence, and those that did not fit their source, are nowhere else.
+    for one in &listing.tables {
+        say(&format!(
+            "why, and the events: headwater query \"SELECT reason, payload FROM {}\"",
+            one.table
+        ))?;
+    }
+    Ok(())
+}
+
+/// Shows what a replay did; fails when it was to put rows in and put in none.
+fn show_replay(context: &Context, done: &Replayed, ids: &[u64]) -> Result<(), Failure> {
+    let is_meant = |row: &&Row| ids.is_empty() || ids.contains(&row.id);
+    let still = done.left.iter().filter(is_meant).count() as u64;
+    let none = done.replayed == 0 && still > 0;
+    if context.json {
+        print_json(done)?;
+        return match none {
+            true => Err(Failure::shown()),
+            false => Ok(()),
+        };
+    }
+    let how = match done.rebuilt {
+        true => " (built anew)",
+        false => "",
+    };
+    let model = &done.model;
+    let (rows, added) = (counted(done.replayed, "row"), counted(done.added, "row"));
+    say(&format!(
+        "{model}: {rows} out of quarantine, {added} added{how}"
+    ))?;
+    if !done.left.is_empty() {
+        show_rows(&done.left)?;
+    }
+    if none {
+        let rows = counted(still, "row");
+        return Err(Failure::project(format!(
+            "nothing left the quarantine of {model}: {rows} would break it still, for the reasons above; mend the model, or drop \
+             what nobody wants with `headwater quarantine drop {model}`"
+        )));
+    }
+    Ok(())
 }
 
 fn show_rows(rows: &[Row]) -> Result<(), Failure> {

@@ -1,6 +1,6 @@
 //! `headwater run`: every model in order.
 
-use domain::{Severity, TableName};
+use domain::{Finding, Severity, TableName};
 use engine::{
     World, batch,
     cycle::{Observer, Report, Silent},
@@ -30,35 +30,36 @@ pub(super) async fn run(context: &Context, models: &[String], full: bool) -> Res
     let report = batch::run(&world, &only, full, observer).await?;
     maintain::some(&world).await;
     alerted(&world).await;
-    let shown = show(context, &world, &report);
-    if shown.is_err() && !context.json {
-        places(&world, &report).await;
-    }
-    shown
+    show(context, &world, &report).await
 }
 
-/// Says where in its file a model is wrong that failed, if planning it tells.
-async fn places(world: &World, report: &Report) {
+/// Where in its file a model is wrong that failed, if planning it tells.
+async fn places(world: &World, report: &Report) -> Vec<Finding> {
     let failed: Vec<String> = report
         .models
         .iter()
         .filter(|(_, how)| matches!(how, Refreshed::Error { .. }))
         .map(|(model, _)| model.to_string())
         .collect();
-    // Why they failed is said already: what cannot be looked at now adds nothing.
-    let findings = match failed.is_empty() {
+    // Why they failed is known: what cannot be looked at now adds nothing.
+    let mut findings = match failed.is_empty() {
         true => Vec::new(),
         false => engine::check::models(world).await.unwrap_or_default(),
     };
-    for finding in findings {
-        if finding.severity == Severity::Error && failed.contains(&finding.model) {
-            screen::remark(&project::line(&finding));
-        }
-    }
+    findings
+        .retain(|finding| finding.severity == Severity::Error && failed.contains(&finding.model));
+    findings
 }
 
-/// Shows a report; fails when a model did.
-pub(super) fn show(context: &Context, world: &World, report: &Report) -> Result<(), Failure> {
+/// Whether a finding says, with its place, what a remark says.
+fn is_placed(remark: &str, finding: &Finding) -> bool {
+    let of_model = remark.strip_prefix(finding.model.as_str());
+    let said = of_model.and_then(|rest| rest.strip_prefix(": "));
+    said.is_some_and(|said| said.contains(&finding.message))
+}
+
+/// Shows a report, each error once and with its place where that is known; fails when a model did.
+pub(super) async fn show(context: &Context, world: &World, report: &Report) -> Result<(), Failure> {
     let remarks = remarks::of_report(report);
     if context.json {
         print_json(report)?;
@@ -66,9 +67,16 @@ pub(super) fn show(context: &Context, world: &World, report: &Report) -> Result<
         say("nothing to build: there is no model under transform/")?;
     } else {
         say(&tables::report(report, &world.project.order).to_string())?;
+        let findings = places(world, report).await;
         for (remark, is_error) in &remarks {
+            if *is_error && findings.iter().any(|finding| is_placed(remark, finding)) {
+                continue;
+            }
             let word = if *is_error { "error" } else { "warning" };
             screen::remark(&format!("{word}: {remark}"));
+        }
+        for finding in &findings {
+            screen::remark(&project::line(finding));
         }
     }
     if remarks.iter().any(|(_, is_error)| *is_error) {

@@ -303,34 +303,6 @@ fn a_loop_is_named_and_reading_oneself_is_none() {
 }
 
 #[test]
-fn a_view_has_no_rows_that_it_could_read() {
-    let files = [
-        ("gold.a", "SELECT x\nFROM gold.a"),
-        (
-            "gold.b",
-            "@config materialized=ephemeral\nSELECT x FROM landing.ev\n  JOIN {this} USING (x)",
-        ),
-        ("gold.c", "@config materialized=table\nSELECT x FROM gold.c"),
-    ];
-    check(&files, &["gold.a cycle!", "gold.b cycle!"]);
-    check_place("SELECT x\nFROM silver.m", "cycle", 2, 6, "reads itself");
-    check_place(
-        "SELECT x FROM silver.more\nJOIN silver.m USING (x)",
-        "cycle",
-        2,
-        6,
-        "reads itself",
-    );
-    check_place(
-        "@config tags=a\nSELECT x FROM landing.ev\n  JOIN {this} USING (x)",
-        "cycle",
-        3,
-        8,
-        "silver.m -> silver.m",
-    );
-}
-
-#[test]
 fn inputs_that_do_not_exist_are_named_with_the_nearest() {
     check(
         &[("silver.m", "SELECT x FROM landing.nowhere")],

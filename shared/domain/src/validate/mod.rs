@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    Finding, Materialized, Model, Project, Severity, TableName,
+    Finding, Materialized, Model, Project, Severity, Strategy, TableName,
     parse::{self, Header},
     sql::{self, Bindings, Placeholder, SqlError},
 };
@@ -163,14 +163,11 @@ fn reads(name: &TableName, config: &crate::Config, file: &mut File<'_>) -> Optio
                 let (message, line) = (no_table(&feed), file.header.sql_line + at.0 - 1);
                 file.push(Severity::Error, NO_TABLE, message, (line.max(1), at.1));
             }
-            let has_rows = match config.materialized {
-                Materialized::View | Materialized::Ephemeral => false,
-                Materialized::Table | Materialized::Incremental => true,
-            };
-            if !has_rows && tables.contains(name) {
+            if tables.contains(name)
+                && let Some(why) = unreadable_by_itself(config, file.header)
+            {
                 let at = own_name(name, file.header);
-                let message =
-                    format!("`{name}` reads itself, and has no rows of its own: {name} -> {name}");
+                let message = format!("`{name}` reads itself, {why}: {name} -> {name}");
                 file.push(Severity::Error, "cycle", message, at);
             }
             found.extend(tables);
@@ -222,6 +219,29 @@ fn reads(name: &TableName, config: &crate::Config, file: &mut File<'_>) -> Optio
     let mut seen = BTreeSet::from([name.clone()]);
     found.retain(|table| seen.insert(table.clone()));
     Some(found)
+}
+
+/// Why a model cannot read its own rows in its query; none where it may, as it is kept up to date from what it holds.
+fn unreadable_by_itself(config: &crate::Config, header: &Header) -> Option<&'static str> {
+    match (config.materialized, config.strategy) {
+        (Materialized::View | Materialized::Ephemeral, _) => Some("and has no rows of its own"),
+        (Materialized::Table, _) => Some(
+            "and is made anew from what its query reads: its first build would have nothing to read (an incremental model \
+             may read {this} in its incremental_filter)",
+        ),
+        // Of a placeholder in such a query there is a finding already.
+        (Materialized::Incremental, Strategy::Auto) => {
+            let placed = sql::placeholders(&header.sql).unwrap_or_default();
+            let by_name = !placed.contains(&Placeholder::This);
+            by_name.then_some(
+                "and with auto holds what its query gives from scratch, when there is nothing of its own to read",
+            )
+        }
+        (
+            Materialized::Incremental,
+            Strategy::Merge | Strategy::DeleteInsert | Strategy::Append,
+        ) => None,
+    }
 }
 
 /// Where a query names its own model: as `{this}`, or by its name; its first line otherwise.
@@ -315,3 +335,5 @@ mod autos;
 mod codes;
 #[cfg(test)]
 mod feeds;
+#[cfg(test)]
+mod selves;

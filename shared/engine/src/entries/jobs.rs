@@ -6,12 +6,13 @@ use domain::{
 };
 use ports::{
     Error, Kind, Result,
+    error::chain,
     jobs::{IndexJob, RebuildJob},
     state::{Expect, Key, Outcome, Write},
 };
 
 use super::{
-    ATTEMPTS, Entry, Registry, contended,
+    ATTEMPTS, Entry, Refused, Registry, contended,
     index::{Held, key},
     query::MARGIN,
     stored::{StoredRow, lease_key, row_key},
@@ -160,7 +161,14 @@ impl Registry {
         if let Err(error) = jobs.rebuild(&job).await {
             tracing::warn!(entry = %id, error = error.chain(), "a rebuild was not sent");
             // Whoever asks in a while begins another.
-            let _ = self.abort(id, &job.token).await;
+            match self.abort(id, &job.token).await {
+                // Somebody else has the lease, and there is nothing to give back.
+                Ok(()) | Err(Refused::Fenced(_)) => {}
+                Err(refused) => {
+                    let error = chain(&refused);
+                    tracing::warn!(entry = %id, error, "the lease of a rebuild that was not sent is left to its deadline");
+                }
+            }
         }
     }
 
