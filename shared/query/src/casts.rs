@@ -20,11 +20,12 @@ use datafusion::{
     logical_expr::{
         Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF,
         ScalarUDFImpl, Signature, TryCast, Volatility, expr_rewriter::NamePreserver,
-        utils::merge_schema,
     },
     optimizer::AnalyzerRule,
 };
 use domain::rfc3339::{parse_date, parse_timestamp};
+
+use crate::scope;
 
 /// Replaces casts of text to moments and dates, also those that type coercion put in.
 #[derive(Debug)]
@@ -41,14 +42,7 @@ impl AnalyzerRule for TextToTime {
 }
 
 fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        let columns = scan.source.schema();
-        schema.merge(&DFSchema::try_from_qualified_schema(
-            scan.table_name.clone(),
-            &columns,
-        )?);
-    }
+    let schema = scope::columns(&plan)?;
     let names = NamePreserver::new(&plan);
     plan.map_expressions(|expr| {
         let name = names.save(&expr);

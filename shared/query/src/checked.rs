@@ -24,12 +24,12 @@ use datafusion::{
     logical_expr::{
         BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
         ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-        expr_rewriter::NamePreserver, utils::merge_schema,
+        expr_rewriter::NamePreserver,
     },
     optimizer::AnalyzerRule,
 };
 
-use crate::growth;
+use crate::{growth, scope};
 
 /// Puts functions in the place of `+`, `-` and `*` of integers and of `||` of text.
 #[derive(Debug)]
@@ -46,14 +46,7 @@ impl AnalyzerRule for CheckedOperators {
 }
 
 fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        let columns = scan.source.schema();
-        schema.merge(&DFSchema::try_from_qualified_schema(
-            scan.table_name.clone(),
-            &columns,
-        )?);
-    }
+    let schema = scope::columns(&plan)?;
     let names = NamePreserver::new(&plan);
     plan.map_expressions(|expr| {
         // Its columns are called as what they are made of.

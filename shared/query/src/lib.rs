@@ -33,6 +33,7 @@ mod parts;
 mod plan;
 mod rows;
 mod running;
+mod scope;
 mod semi;
 mod session;
 mod shorthand;

@@ -22,6 +22,7 @@ use tests::{
     site::Site,
     world::{Adapter, Lab},
 };
+use tokio::task::JoinHandle;
 
 use super::{
     Desk,
@@ -129,6 +130,15 @@ struct Both {
 }
 
 impl Both {
+    /// Delivers a job in a task of its own, which has begun with it and waits.
+    async fn begin(&self, job: &IndexJob) -> Result<JoinHandle<ports::Result<Carried>>> {
+        self.told.now(WAIT);
+        let (builder, job) = (self.builder.clone(), job.clone());
+        let task = tokio::spawn(async move { builder.carry_out_job(&job, RUNS).await });
+        self.told.started.acquire().await?.forget();
+        Ok(task)
+    }
+
     async fn new() -> Result<Self> {
         let mut lab = Lab::new(Adapter::Memory, &[], domain::LiveSettings::default())?;
         let told = Told::over(&mut lab.world.searching.indexes);
@@ -230,12 +240,7 @@ async fn twice() -> Result<()> {
     let both = Both::new().await?;
     both.ask().await?;
     let job = both.sent.take()?;
-    both.told.now(WAIT);
-    let first = {
-        let (builder, job) = (both.builder.clone(), job.clone());
-        tokio::spawn(async move { builder.carry_out_job(&job, RUNS).await })
-    };
-    both.told.started.acquire().await?.forget();
+    let first = both.begin(&job).await?;
     // While one delivery is at it, another has to come again.
     let busy = both.carry_out(&job).await;
     ensure!(
@@ -258,12 +263,7 @@ async fn dead() -> Result<()> {
     let both = Both::new().await?;
     both.ask().await?;
     let job = both.sent.take()?;
-    both.told.now(WAIT);
-    let first = {
-        let (builder, job) = (both.builder.clone(), job.clone());
-        tokio::spawn(async move { builder.carry_out_job(&job, RUNS).await })
-    };
-    both.told.started.acquire().await?.forget();
+    let first = both.begin(&job).await?;
     // As the function's environment does when it is taken down: nobody cleans up, nobody tells.
     first.abort();
     ensure!(first.await.is_err());
@@ -295,12 +295,7 @@ async fn overdue() -> Result<()> {
     let both = Both::new().await?;
     both.ask().await?;
     let job = both.sent.take()?;
-    both.told.now(WAIT);
-    let slow = {
-        let (builder, job) = (both.builder.clone(), job.clone());
-        tokio::spawn(async move { builder.carry_out_job(&job, RUNS).await })
-    };
-    both.told.started.acquire().await?.forget();
+    let slow = both.begin(&job).await?;
     while !slow.is_finished() {
         both.desk.site.lab.clock.advance(Duration::from_secs(15));
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
