@@ -4,6 +4,7 @@
 //! of its own under limits of memory, time and rows. Nothing here writes, opens a path of the machine or a URL.
 
 mod affected;
+mod aggregated;
 mod alias;
 mod alone;
 mod bounds;

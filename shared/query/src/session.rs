@@ -15,7 +15,7 @@ use datafusion::{
 use ports::Objects;
 
 use crate::{
-    casts,
+    aggregated, casts,
     catalog::{CATALOG, SCHEMA},
     checked, floats, growth, json,
     model::warehouse,
@@ -49,6 +49,7 @@ pub(crate) fn base(settings: &Settings, objects: Objects) -> Result<SessionState
         .build();
     json::register(&mut state)?;
     state.register_function_rewrite(Arc::new(growth::BoundGrowth))?;
+    state.add_analyzer_rule(Arc::new(aggregated::LoneAggregates));
     state.add_analyzer_rule(Arc::new(casts::TextToTime));
     state.add_analyzer_rule(Arc::new(floats::TotalFloats));
     state.add_analyzer_rule(Arc::new(sums::CheckedSums));

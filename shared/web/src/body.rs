@@ -55,6 +55,13 @@ impl Budget {
 
     /// Lets a part grow until it covers this many whole units.
     pub(crate) fn cover(&self, part: &mut Part, bytes: usize) -> Answer<()> {
+        if bytes / UNIT > ANSWERS {
+            let detail = format!(
+                "a few rows of this answer are {} MiB, more than {ANSWERS}; ask for fewer columns, or for parts of long values",
+                bytes / UNIT
+            );
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+        }
         while (part.0.len() + 1) * UNIT <= bytes {
             let full = |_| {
                 let detail = "too many large answers are being read; ask for this one again";
@@ -278,6 +285,10 @@ mod tests {
         assert_eq!(error.status(), StatusCode::SERVICE_UNAVAILABLE);
         let mut small = Part::default();
         assert!(budget.cover(&mut small, UNIT - 1).is_ok());
+        // What never fits is not to be asked for again.
+        let never = budget.cover(&mut small, (ANSWERS + 1) * UNIT);
+        let never = never.expect_err("it never fits");
+        assert_eq!(never.status(), StatusCode::PAYLOAD_TOO_LARGE);
         held.pop();
         assert!(large().is_ok());
     }

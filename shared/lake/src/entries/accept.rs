@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::{
+    array::timezone::Tz,
+    datatypes::{DataType, Schema},
+};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::buffered::BufWriter;
 use parquet::{
     arrow::{ARROW_SCHEMA_META_KEY, ArrowSchemaConverter},
     basic::{Compression, ConvertedType, Type},
-    file::metadata::ParquetMetaData,
+    file::metadata::{ColumnChunkMetaData, ParquetMetaData},
 };
 use ports::{
     Error, Kind, Result,
@@ -30,6 +33,12 @@ pub(super) fn schema(action: &'static str, set: &DataSet, schema: &Schema) -> Re
         if !seen.insert(field.name()) {
             return invalid(format!(
                 "it has two columns `{}`: give one of them another name",
+                field.name()
+            ));
+        }
+        if let Some(zone) = unknown_zone(field.data_type()) {
+            return invalid(format!(
+                "column `{}` has the time zone `{zone}`, which nobody knows: name one as `Europe/Paris` or `+01:00`",
                 field.name()
             ));
         }
@@ -65,6 +74,23 @@ fn is_storable(kind: &DataType) -> bool {
         DataType::Struct(fields) => fields.iter().all(|field| is_storable(field.data_type())),
         DataType::Dictionary(_, values) => is_storable(values),
         _ => true,
+    }
+}
+
+/// The time zone somewhere in a type that no moment can be shown in.
+fn unknown_zone(kind: &DataType) -> Option<&str> {
+    match kind {
+        DataType::Timestamp(_, Some(zone)) => zone.parse::<Tz>().is_err().then_some(zone.as_ref()),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _)
+        | DataType::RunEndEncoded(_, item) => unknown_zone(item.data_type()),
+        DataType::Struct(fields) => fields.iter().find_map(|f| unknown_zone(f.data_type())),
+        DataType::Dictionary(_, values) => unknown_zone(values),
+        _ => None,
     }
 }
 
@@ -108,8 +134,27 @@ async fn put(sink: &mut BufWriter, piece: Bytes) -> Result<()> {
     Ok(sink.put(piece).await?)
 }
 
-/// Whether every part that the footer names lies in the file: a cheap look at files that are read only later.
+/// Whether every part that the footer names lies in the file, and its counts of rows agree: a cheap look at files that are read
+/// only later.
 pub(super) fn whole(set: &DataSet, footer: &ParquetMetaData, bytes: u64) -> Result<()> {
+    let corrupt = |why: &str| Err(Error::new(Kind::Corrupt, "read entry", set).because(why));
+    let mut rows = 0_u64;
+    for group in footer.row_groups() {
+        // A column that does not repeat has a value, or a NULL, for each row.
+        let agree = |chunk: &ColumnChunkMetaData| {
+            chunk.column_descr().max_rep_level() > 0 || chunk.num_values() == group.num_rows()
+        };
+        if !group.columns().iter().all(agree) {
+            return corrupt("its footer has other counts of rows for columns than for their group");
+        }
+        rows = match u64::try_from(group.num_rows()).map(|count| rows.checked_add(count)) {
+            Ok(Some(rows)) => rows,
+            _ => return corrupt("its footer has a count of rows that none can have"),
+        };
+    }
+    if u64::try_from(footer.file_metadata().num_rows()) != Ok(rows) {
+        return corrupt("its footer has another count of rows than its groups have together");
+    }
     let chunks = footer.row_groups().iter().flat_map(|group| group.columns());
     for chunk in chunks {
         // Its own `byte_range` panics at numbers below zero, and a footer may hold any.
@@ -120,8 +165,7 @@ pub(super) fn whole(set: &DataSet, footer: &ParquetMetaData, bytes: u64) -> Resu
             _ => None,
         };
         if end.is_none_or(|end| end > bytes) {
-            return Err(Error::new(Kind::Corrupt, "read entry", set)
-                .because("its footer names parts beyond its end"));
+            return corrupt("its footer names parts beyond its end");
         }
     }
     Ok(())

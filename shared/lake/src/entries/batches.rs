@@ -16,7 +16,7 @@ const ROWS: usize = 8 << 10;
 /// Bytes that a batch has at most by what the footer tells of the rows of its group.
 pub(super) const BYTES: u64 = 16 << 20;
 /// Most bytes of a batch of an upload, where single rows are larger than others, or than the footer tells.
-pub(super) const BYTES_MAX: u64 = 16 * BYTES;
+pub(super) const BYTES_MAX: u64 = 8 * BYTES;
 /// Bytes of a value beside its text: a view, or the widest number.
 const VALUE: u64 = 16;
 

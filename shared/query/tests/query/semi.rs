@@ -62,3 +62,48 @@ async fn only_distinct_values_are_joined() {
     let (_, physical) = plan.split_once("HashJoinExec").expect("a hash join");
     assert!(physical.contains("AggregateExec"), "{plan}");
 }
+
+/// An aggregate without GROUP BY has a row where nothing matches, too.
+#[tokio::test]
+async fn an_aggregate_in_a_subquery_is_there_for_rows_without_a_match() {
+    let world = world().await;
+    let picked = "FROM silver.picked AS p WHERE p.region = o.region";
+    for (condition, expected) in [
+        (format!("EXISTS (SELECT count(*) {picked})"), "5"),
+        (
+            format!("NOT EXISTS (SELECT max(p.region) + 1 {picked})"),
+            "0",
+        ),
+        (format!("o.region - 2 IN (SELECT count(*) {picked})"), "2"),
+        (
+            format!("o.region - 2 NOT IN (SELECT count(*) {picked})"),
+            "2",
+        ),
+        (
+            format!("o.region - 2 = ANY (SELECT count(*) {picked})"),
+            "2",
+        ),
+        (
+            format!("o.region - 2 < ALL (SELECT count(*) {picked})"),
+            "2",
+        ),
+        (
+            format!("EXISTS (SELECT count(*) {picked} GROUP BY p.region)"),
+            "3",
+        ),
+        (
+            String::from("EXISTS (SELECT count(*) FROM silver.picked HAVING count(*) > 100)"),
+            "0",
+        ),
+    ] {
+        let sql = format!("SELECT count(*) AS n FROM silver.orders AS o WHERE {condition}");
+        assert_eq!(world.text(&sql).await, expected, "{condition}");
+    }
+    for condition in [
+        format!("EXISTS (SELECT count(*) {picked} HAVING count(*) = 0)"),
+        format!("1 IN (SELECT n FROM (SELECT count(*) AS n {picked}) WHERE n > 0)"),
+    ] {
+        let sql = format!("SELECT count(*) AS n FROM silver.orders AS o WHERE {condition}");
+        world.refused(&sql, "scalar subquery").await;
+    }
+}

@@ -1,5 +1,9 @@
 //! Files that hold far more than their length says.
 
+use parquet::file::metadata::{
+    FileMetaData, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter,
+};
+
 use super::*;
 
 /// 300 MB in some kilobytes: one text, said very often.
@@ -22,13 +26,23 @@ fn bomb() -> Vec<u8> {
     file
 }
 
-/// The file with a footer that does not tell how long its texts are, as older writers leave it.
-fn untold(file: &[u8]) -> Vec<u8> {
-    use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter};
-
+/// The file with another footer.
+fn refooted(file: &[u8], footer: impl FnOnce(ParquetMetaData) -> ParquetMetaData) -> Vec<u8> {
     let whole = Bytes::copy_from_slice(file);
-    let footer = ParquetMetaDataReader::new().parse_and_finish(&whole);
-    let footer = footer.expect("a footer");
+    let read = ParquetMetaDataReader::new().parse_and_finish(&whole);
+    let (before, end) = file.split_at(file.len() - 8);
+    let length = u32::from_le_bytes(end[..4].try_into().expect("four bytes"));
+    let mut told = before[..before.len() - usize::try_from(length).expect("small")].to_vec();
+    let mut written = Vec::new();
+    let footer = footer(read.expect("a footer"));
+    let writer = ParquetMetaDataWriter::new(&mut written, &footer);
+    writer.finish().expect("written");
+    told.extend(written);
+    told
+}
+
+/// A footer that does not tell how long its texts are, as older writers leave it.
+fn untold(footer: ParquetMetaData) -> ParquetMetaData {
     let groups = footer.row_groups().iter().map(|group| {
         let chunks = group.columns().iter().map(|chunk| {
             let chunk = chunk.clone().into_builder();
@@ -39,15 +53,80 @@ fn untold(file: &[u8]) -> Vec<u8> {
         let group = group.set_column_metadata(chunks.collect()).build();
         group.expect("a group")
     });
-    let footer = ParquetMetaData::new(footer.file_metadata().clone(), groups.collect());
-    let (before, end) = file.split_at(file.len() - 8);
-    let length = u32::from_le_bytes(end[..4].try_into().expect("four bytes"));
-    let mut told = before[..before.len() - usize::try_from(length).expect("small")].to_vec();
-    let mut written = Vec::new();
-    let writer = ParquetMetaDataWriter::new(&mut written, &footer);
-    writer.finish().expect("written");
-    told.extend(written);
-    told
+    ParquetMetaData::new(footer.file_metadata().clone(), groups.collect())
+}
+
+/// A footer that says another number of rows.
+fn counted(footer: &ParquetMetaData, rows: i64) -> ParquetMetaData {
+    let said = footer.file_metadata();
+    let said = FileMetaData::new(
+        said.version(),
+        rows,
+        said.created_by().map(str::to_owned),
+        said.key_value_metadata().cloned(),
+        said.schema_descr_ptr(),
+        said.column_orders().cloned(),
+    );
+    ParquetMetaData::new(said, footer.row_groups().to_vec())
+}
+
+/// What is uploaded to the store itself is looked at by its footer alone.
+#[tokio::test]
+async fn a_footer_whose_counts_disagree_is_refused() {
+    let lake = EntryLake::new(Arc::new(InMemory::new()));
+    lake.write(&set("made"), rows(vec![Ok(batch(1_000))]))
+        .await
+        .expect("written");
+    let file = bytes(&lake, &set("made")).await;
+    let place = path(&set("sent"));
+    for (says, taken) in [
+        (1_000, true),
+        (5, false),
+        (4_000_000_000, false),
+        (-1, false),
+    ] {
+        let file = refooted(&file, |footer| counted(&footer, says));
+        let put = lake.objects.put(&place, file.into()).await;
+        put.expect("put");
+        match lake.check(&set("sent")).await {
+            Ok(stored) => {
+                assert!(taken, "{says} rows");
+                assert_eq!(stored.expect("there").rows, 1_000);
+            }
+            Err(error) => {
+                assert!(!taken, "{}", error.chain());
+                assert_eq!(error.kind, Kind::Invalid, "{}", error.chain());
+                assert!(error.chain().contains("rows"), "{}", error.chain());
+            }
+        }
+    }
+}
+
+/// Nobody could read a moment of it as text, nor build the entry again.
+#[tokio::test]
+async fn a_time_zone_that_nobody_knows_is_refused_by_name() {
+    use arrow::datatypes::TimeUnit;
+
+    let lake = EntryLake::new(Arc::new(InMemory::new()));
+    let kind = |zone: &str| DataType::Timestamp(TimeUnit::Microsecond, Some(zone.into()));
+    let rows = |kind: DataType| Rows {
+        schema: Arc::new(Schema::new(vec![Field::new("at", kind, true)])),
+        stream: stream::empty().boxed(),
+    };
+    for zone in ["UTC", "Europe/Paris", "+01:00"] {
+        let written = lake.write(&set("g"), rows(kind(zone))).await;
+        written.unwrap_or_else(|error| panic!("{zone}: {}", error.chain()));
+    }
+    for zone in ["Mars/Olympus", "+25:99"] {
+        let item = Arc::new(Field::new_list_field(kind(zone), true));
+        for kind in [kind(zone), DataType::List(item)] {
+            let error = lake.write(&set("g"), rows(kind)).await;
+            let error = error.expect_err("refused");
+            assert_eq!(error.kind, Kind::Invalid, "{}", error.chain());
+            let told = error.chain();
+            assert!(told.contains("`at`") && told.contains(zone), "{told}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -69,7 +148,7 @@ async fn a_short_file_of_many_bytes_is_read_a_few_at_a_time_or_refused() {
     let (rows, most) = most.await.expect("read");
     assert_eq!(rows, 600);
     assert!(most <= 3 * batches::BYTES, "{most}");
-    let untold = untold(&file);
+    let untold = refooted(&file, untold);
     let error = lake
         .receive(&self::set("h"), pieces(&untold, 60_000), 1 << 30)
         .await
