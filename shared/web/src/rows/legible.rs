@@ -37,7 +37,9 @@ pub(super) fn batch(
         let (column, is_raw) = match column.as_any().downcast_ref::<UnionArray>() {
             Some(union) => (json(union)?, true),
             None if beyond(column.data_type()) => {
-                let text = text(column).map_err(|error| unshown(field.name(), &error))?;
+                // Inside of a list or a struct the writer does not say what it could not write.
+                let told = |error| unshown(field.name(), &inside(column).err().unwrap_or(error));
+                let text = text(column).map_err(told)?;
                 (text, false)
             }
             None => match keyed_by_text(column.data_type()) {
@@ -67,6 +69,25 @@ fn text(column: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
     let text = (0..column.len()).map(|row| is_valid(row).then(|| value(row)).transpose());
     let text: StringArray = text.collect::<std::result::Result<_, _>>()?;
     Ok(Arc::new(text))
+}
+
+/// [`calendar`] of the moments at any depth.
+fn inside(array: &dyn Array) -> std::result::Result<(), ArrowError> {
+    match array.data_type() {
+        DataType::List(_) => inside(array.as_list::<i32>().values()),
+        DataType::LargeList(_) => inside(array.as_list::<i64>().values()),
+        DataType::FixedSizeList(_, _) => inside(array.as_fixed_size_list().values()),
+        DataType::Struct(_) => array
+            .as_struct()
+            .columns()
+            .iter()
+            .try_for_each(|c| inside(c)),
+        DataType::Map(_, _) => {
+            let entries = array.as_map().entries();
+            entries.columns().iter().try_for_each(|c| inside(c))
+        }
+        _ => calendar(array),
+    }
 }
 
 /// Why a column cannot be shown, and what would help.
