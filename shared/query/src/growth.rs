@@ -209,9 +209,14 @@ fn sizes(arg: &ColumnarValue, rows: usize) -> impl Fn(usize) -> u64 {
                 DataType::Utf8 => values.as_string::<i32>().value(row).len() as u64,
                 DataType::LargeUtf8 => values.as_string::<i64>().value(row).len() as u64,
                 DataType::Utf8View => values.as_string_view().value(row).len() as u64,
-                kind if kind.is_primitive() => other,
                 // One row may be as large as all others together.
-                _ => held(&values.slice(row, 1)).max(UNIT),
+                DataType::List(_)
+                | DataType::LargeList(_)
+                | DataType::FixedSizeList(_, _)
+                | DataType::Struct(_)
+                | DataType::Binary
+                | DataType::LargeBinary => held(&values.slice(row, 1)).max(UNIT),
+                _ => other,
             };
             (0..values.len()).map(size).collect()
         }
