@@ -39,12 +39,13 @@ pub struct Replayed {
     pub dropped: Vec<u64>,
 }
 
-/// Puts rows in quarantine through their model again. Without `ids` all of them; `ids` may name dropped ones too, of which as many
-/// are taken back as there is room in quarantine. Rows that pass go in as the model's strategy says, those that a newer row of their key has overtaken go nowhere (**M-2**), and both leave the quarantine in the same
-/// transaction. Where rows do not stand for themselves (delete+insert, groups, joins), all of the model is built anew.
+/// Puts rows in quarantine through their model again. Without `ids` all of them; `ids` may name dropped ones too, of which as
+/// many are taken back as there is room for. Rows that pass go in as the model's strategy says, those that a newer row of their
+/// key has overtaken go nowhere (**M-2**), and both leave the quarantine in the same transaction. Where rows do not stand for
+/// themselves (delete+insert, groups, joins), all of the model is built anew.
 ///
 /// # Errors
-/// `NotFound` for a row that is not there; `Invalid` when the model fails for another reason; what the ports answer.
+/// `NotFound` for a row that is not there; `TooLarge` when there is room for none; `Invalid` when the model fails for another reason; what the ports answer.
 pub async fn replay(world: &World, model: &TableName, ids: Option<&[u64]>) -> Result<Replayed> {
     let model = find(world, model)?;
     let stay = take_back(world, model, ids.unwrap_or_default()).await?;
