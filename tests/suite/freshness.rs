@@ -14,6 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test_async("freshness::lag_history_is_told_over_http", lag),
         test_async("freshness::a_profile_says_what_columns_hold", profiled),
         test_async("freshness::the_runner_profiles_what_changed", by_itself),
+        test_async("freshness::a_join_waits_for_the_first_rows", unfed),
     ]
 }
 
@@ -184,5 +185,48 @@ async fn by_itself() -> Result<()> {
     let again = profile::stored(world, &name).await?;
     ensure!(again.as_ref() == Some(&first), "{again:?}");
     site.runner.stop().await;
+    Ok(())
+}
+
+/// A model over one that nothing has come to yet has nothing wrong with it.
+async fn unfed() -> Result<()> {
+    let side = |name: &str| {
+        let sql = format!("SELECT (payload->>'id')::BIGINT AS id, _seq FROM landing.{name}");
+        live(&format!("silver.{name}"), None, &sql)
+    };
+    let config =
+        json!({ "materialized": "incremental", "live": "true", "incremental_strategy": "auto" });
+    let join = ModelText {
+        name: String::from("gold.j"),
+        config: serde_json::from_value(config)?,
+        sql: String::from("SELECT a.id FROM silver.a AS a JOIN silver.b AS b ON a.id = b.id"),
+        asserts: Vec::new(),
+    };
+    let site = Site::in_memory(&[side("a"), side("b"), join], "")?;
+    site.event("a", json!({ "id": 1 }).to_string()).await?;
+    let gold: TableName = "gold.j".parse()?;
+    for _ in 0..3 {
+        let report = site.lab.cycle().await?;
+        let how = serde_json::to_value(report.models.get(&gold).context("no gold.j")?)?;
+        let reason = how["reason"].as_str().unwrap_or_default();
+        ensure!(
+            how["outcome"] == "held" && reason.contains("first rows of silver.b"),
+            "{how}"
+        );
+        site.lab.clock.advance(Duration::from_secs(60));
+    }
+    let status = get(&site, "/api/live/status").await?;
+    let models = status["models"].as_array().context("no models")?;
+    let shown = models.iter().find(|model| model["model"] == "gold.j");
+    let shown = shown.context("no gold.j")?;
+    ensure!(
+        shown["status"] == "waiting" && shown["waiting_on"] == "silver.b",
+        "{shown}"
+    );
+    ensure!(shown["consecutive_failures"] == 0, "{shown}");
+    site.event("b", json!({ "id": 1 }).to_string()).await?;
+    site.cycle().await?;
+    let rows = json!(site.cells("SELECT id FROM gold.j").await?);
+    ensure!(rows == json!([[1]]), "{rows}");
     Ok(())
 }

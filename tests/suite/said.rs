@@ -2,8 +2,9 @@
 
 use std::process::Output;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use serde_json::Value;
 use tests::{folder::Folder, program};
 
 use crate::plain::test;
@@ -16,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("said::rows_that_nobody_takes_up_are_a_note", still),
         test("said::errors_say_what_to_do", remedies),
         test("said::a_project_is_made_in_folders_only", made),
+        test("said::programs_are_told_of_a_misused_command", misused),
     ]
 }
 
@@ -240,5 +242,48 @@ fn made() -> Result<()> {
     expect(&folder, &["init", &repository.to_string_lossy()], 0, &[])?;
     let kept = std::fs::read_to_string(repository.join(".gitignore"))?;
     ensure!(kept == "/target\n", "{kept}");
+    // The commands can be copied, whatever the folder is called.
+    let odd = folder.path().join("a/b's d");
+    let odd = odd.to_string_lossy();
+    let quoted = odd.replace('\'', r"'\''");
+    let serve = format!("--project '{quoted}' serve");
+    let data = format!("--data-binary '@{quoted}/data/orders.ndjson' ");
+    expect(&folder, &["init", &odd], 0, &[&serve, &data])?;
+    Ok(())
+}
+
+/// Programs are told on stdout, as of any other error, what is wrong with their command line.
+fn misused() -> Result<()> {
+    let folder = Folder::new("", &[])?;
+    for (arguments, says) in [
+        (&["--json", "ingest"][..], "<FILE>"),
+        (&["--json", "bogus"], "bogus"),
+        (&["query", "--bogus", "--json"], "--bogus"),
+        (&["--json"], "--help"),
+        (&["entries", "--json"], "--help"),
+    ] {
+        let output = program::run(folder.path(), arguments)?;
+        ensure!(output.status.code() == Some(2), "{arguments:?}: {output:?}");
+        let told: Value = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("{arguments:?}: {output:?}"))?;
+        let error = told["error"].as_str().unwrap_or_default();
+        ensure!(
+            told["code"] == 2 && error.contains(says) && !error.contains("Usage"),
+            "{told}"
+        );
+        ensure!(output.stderr.is_empty(), "{output:?}");
+    }
+    // People are told as before, and help is no error.
+    let output = program::run(folder.path(), &["ingest"])?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.code() == Some(2) && told.contains("Usage"),
+        "{output:?}"
+    );
+    let output = program::run(folder.path(), &["--json", "--help"])?;
+    ensure!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
     Ok(())
 }

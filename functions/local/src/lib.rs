@@ -17,16 +17,50 @@ pub mod tables;
 pub mod world;
 
 use std::{
+    ffi::OsString,
     io::{self, IsTerminal},
     process::ExitCode,
 };
 
+use clap::{Parser, error::ErrorKind};
 use tracing_subscriber::EnvFilter;
 
 use crate::{cli::Cli, failure::Failure};
 
 /// Stack of every thread that runs tasks, in bytes: deep statements recurse in the planner.
 const STACK_BYTES: usize = 8 << 20;
+
+/// Reads a command line and runs it. One that cannot be read is told to programs as they are told of everything else.
+#[must_use]
+pub fn start(arguments: Vec<OsString>) -> ExitCode {
+    let mut flags = arguments.iter().take_while(|argument| *argument != "--");
+    let json = flags.any(|argument| argument == "--json");
+    match Cli::try_parse_from(arguments) {
+        Ok(cli) => run(cli),
+        Err(error) if json && error.use_stderr() => misread(&error).report(true),
+        Err(error) => {
+            // The exit code tells those who do not listen.
+            let _ = error.print();
+            ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+        }
+    }
+}
+
+/// What is wrong with a command line, on one line.
+fn misread(error: &clap::Error) -> Failure {
+    use ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingSubcommand};
+    if matches!(
+        error.kind(),
+        DisplayHelpOnMissingArgumentOrSubcommand | MissingSubcommand
+    ) {
+        return Failure::usage("it is not said what to do: `--help` lists the commands");
+    }
+    let told = error.render().to_string();
+    let (what, _) = told.split_once("\n\nUsage:").unwrap_or((&told, ""));
+    let words: Vec<&str> = what.split_whitespace().collect();
+    let what = words.join(" ");
+    Failure::usage(what.strip_prefix("error: ").unwrap_or(&what))
+}
 
 /// Runs a command and says how it ended: 0 done, 1 the project or its data has errors, 2 usage, 3
 /// something is unavailable.

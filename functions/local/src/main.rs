@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    headwater::run(headwater::cli::Cli::parse())
+    headwater::start(std::env::args_os().collect())
 }

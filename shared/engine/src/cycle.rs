@@ -154,7 +154,7 @@ pub(crate) fn due(decision: &Decision, now: Timestamp) -> Option<Timestamp> {
         }
         // Another process was in the way.
         Decision::Refresh => Some(now),
-        Decision::Hold(Hold::Paused | Hold::Waiting(_)) => None,
+        Decision::Hold(Hold::Paused | Hold::Waiting(_) | Hold::Unfed(_)) => None,
         Decision::Idle | Decision::After(_) => None,
     }
 }
@@ -182,6 +182,7 @@ pub(crate) fn reason(hold: &Hold) -> String {
             format!("gathering until {until}, the latest start for the target_lag of {of}")
         }
         Hold::Waiting(other) => format!("waiting on {other}"),
+        Hold::Unfed(other) => format!("waiting for the first rows of {other}"),
     }
 }
 

@@ -26,6 +26,7 @@ use crate::{
     load::{self, Items},
     read,
     refresh::{
+        bad_rows::ROWS_MAX,
         job::{Job, Reason},
         unknown,
     },
@@ -231,29 +232,44 @@ pub async fn drop_rows(world: &World, model: &TableName, ids: Option<&[u64]>) ->
     Err(Error::new(Kind::Conflict, "drop rows of", model).because("it changes all the time"))
 }
 
-/// Puts those of the rows that were dropped among the others in quarantine again.
+/// Puts those of the rows that were dropped among the others in quarantine again, the first of them for as long as there is room.
+/// Answers those that stay dropped.
 ///
 /// # Errors
-/// What the state store answers.
-async fn take_back(world: &World, model: &Model, ids: &[u64]) -> Result<()> {
+/// `TooLarge` when there is room for none; what the state store answers.
+async fn take_back(world: &World, model: &Model, ids: &[u64]) -> Result<Vec<u64>> {
     let (reads, model) = (inputs(world, model), &model.name);
     for _ in 0..ATTEMPTS_MAX {
         let (items, mut list) = listed(world, model).await?;
         let is_read = |input: &TableName| reads.contains(input);
         let Some(input) = list.dropped_of.clone().filter(is_read) else {
-            return Ok(());
+            return Ok(Vec::new());
         };
-        let (back, dropped): (Vec<u64>, Vec<u64>) =
-            list.dropped.iter().partition(|row| ids.contains(row));
+        let named: BTreeSet<u64> = ids.iter().copied().collect();
+        let (mut back, mut dropped): (Vec<u64>, Vec<u64>) =
+            list.dropped.iter().partition(|row| named.contains(*row));
         if back.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         // What names a row that is not there changes nothing.
-        let is_there =
-            |id: &&u64| back.contains(id) || list.rows.iter().any(|row| row.sequence == **id);
-        if let Some(missing) = ids.iter().find(|id| !is_there(id)) {
+        let there: BTreeSet<u64> = list.rows.iter().map(|row| row.sequence).collect();
+        let there: BTreeSet<u64> = there.into_iter().chain(back.iter().copied()).collect();
+        if let Some(missing) = named.difference(&there).next() {
             return Err(absent(model, *missing));
         }
+        back.sort_unstable();
+        let room = ROWS_MAX.saturating_sub(list.rows.len());
+        let stay = back.split_off(room.min(back.len()));
+        if back.is_empty() {
+            let why = format!(
+                "{} rows are in it, and it holds at most {ROWS_MAX}: replay or drop those first",
+                list.rows.len()
+            );
+            return Err(
+                Error::new(Kind::TooLarge, "take rows back into quarantine of", model).because(why),
+            );
+        }
+        dropped.extend(&stay);
         list.dropped = dropped;
         let at = world.clock.now();
         list.rows.extend(back.into_iter().map(|sequence| BadRow {
@@ -264,7 +280,7 @@ async fn take_back(world: &World, model: &Model, ids: &[u64]) -> Result<()> {
         }));
         list.rows.sort_by_key(|row| row.sequence);
         if is_kept(world, model, &items, &list).await? {
-            return Ok(());
+            return Ok(stay);
         }
     }
     Err(Error::new(Kind::Conflict, "take rows back of", model).because("it changes all the time"))

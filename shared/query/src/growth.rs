@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::{
-        array::{Array, ArrayRef, AsArray},
+        array::{Array, ArrayRef, AsArray, GenericListArray, OffsetSizeTrait},
         compute::cast,
         datatypes::{DataType, FieldRef, Int64Type},
     },
@@ -25,6 +25,8 @@ use datafusion::{
 const BYTES_MAX: u64 = 256 << 20;
 /// Bytes of one element of a list or one character, about.
 const UNIT: u64 = 8;
+/// Bytes that an element which is repeated takes beside its value: an offset of four, and an index of eight that is copied once.
+const REPEATED: u64 = 20;
 
 /// Puts [`Guarded`] in the place of the functions that can make much.
 #[derive(Debug)]
@@ -112,9 +114,15 @@ fn bytes(name: &str, args: &[ColumnarValue], rows: usize) -> Result<u64> {
     let rows = if constant { 1 } else { rows };
     Ok(match (name, args) {
         ("repeat" | "array_repeat", [value, count]) => {
-            let sizes = sizes(value, rows);
+            let (sizes, beside) = (sizes(value, rows), repeated(name));
             sum(rows, &numbers(count)?, |row, count| {
-                count.saturating_mul(sizes(row))
+                count.saturating_mul(sizes(row).saturating_add(beside))
+            })
+        }
+        ("array_resize", [_, count, fill]) => {
+            let sizes = sizes(fill, rows);
+            sum(rows, &numbers(count)?, |row, count| {
+                count.saturating_mul(sizes(row).saturating_add(UNIT))
             })
         }
         ("lpad" | "rpad" | "array_resize", [_, count, ..]) => {
@@ -142,15 +150,17 @@ fn bytes(name: &str, args: &[ColumnarValue], rows: usize) -> Result<u64> {
                 .iter()
                 .fold(between, |sum, part| sum.saturating_add(total(part, rows)))
         }
-        ("array_to_string", [list, between, ..]) => {
-            let elements = match list {
-                ColumnarValue::Array(list) => elements(list),
+        ("array_to_string", [list, between @ ..]) => {
+            let leaves = match list {
+                ColumnarValue::Array(list) => leaves(list),
                 ColumnarValue::Scalar(list) => {
-                    elements(&list.to_array()?).saturating_mul(rows as u64)
+                    leaves(&list.to_array()?).saturating_mul(rows as u64)
                 }
             };
-            let longest = (0..rows).map(sizes(between, rows)).max().unwrap_or(0);
-            total(list, rows).saturating_add(elements.saturating_mul(longest))
+            // What is put between elements, and what stands for NULL.
+            let longest = |text| (0..rows).map(sizes(text, rows)).max().unwrap_or(0);
+            let longest = between.iter().map(longest).fold(0, u64::saturating_add);
+            total(list, rows).saturating_add(leaves.saturating_mul(longest))
         }
         (_, parts) => parts
             .iter()
@@ -161,16 +171,30 @@ fn bytes(name: &str, args: &[ColumnarValue], rows: usize) -> Result<u64> {
 /// Bytes of all rows.
 pub(crate) fn total(arg: &ColumnarValue, rows: usize) -> u64 {
     match arg {
+        ColumnarValue::Array(values) => held(values),
+        ColumnarValue::Scalar(value) => scalar(value).saturating_mul(rows as u64),
+    }
+}
+
+/// Bytes of an array: of what lies behind it, the part that its rows are made of.
+fn held(values: &ArrayRef) -> u64 {
+    fn of_lists<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> u64 {
+        let offsets = size_of_val(lists.value_offsets()) as u64;
+        held(&elements(lists)).saturating_add(offsets)
+    }
+    match values.data_type() {
         // Arrow counts the views of texts and not the texts.
-        ColumnarValue::Array(values) if *values.data_type() == DataType::Utf8View => {
-            values.as_string_view().lengths().map(u64::from).sum()
+        DataType::Utf8View => values.as_string_view().lengths().map(u64::from).sum(),
+        DataType::List(_) => of_lists(values.as_list::<i32>()),
+        DataType::LargeList(_) => of_lists(values.as_list::<i64>()),
+        DataType::Struct(_) => {
+            let columns = values.as_struct().columns().iter();
+            columns.map(held).fold(0, u64::saturating_add)
         }
-        ColumnarValue::Array(values) => {
-            let data = values.to_data();
-            let bytes = data.get_slice_memory_size();
+        _ => {
+            let bytes = values.to_data().get_slice_memory_size();
             bytes.unwrap_or_else(|_| values.get_array_memory_size()) as u64
         }
-        ColumnarValue::Scalar(value) => scalar(value).saturating_mul(rows as u64),
     }
 }
 
@@ -185,6 +209,13 @@ fn sizes(arg: &ColumnarValue, rows: usize) -> impl Fn(usize) -> u64 {
                 DataType::Utf8 => values.as_string::<i32>().value(row).len() as u64,
                 DataType::LargeUtf8 => values.as_string::<i64>().value(row).len() as u64,
                 DataType::Utf8View => values.as_string_view().value(row).len() as u64,
+                // One row may be as large as all others together.
+                DataType::List(_)
+                | DataType::LargeList(_)
+                | DataType::FixedSizeList(_, _)
+                | DataType::Struct(_)
+                | DataType::Binary
+                | DataType::LargeBinary => held(&values.slice(row, 1)).max(UNIT),
                 _ => other,
             };
             (0..values.len()).map(size).collect()
@@ -255,31 +286,36 @@ fn series(
     }))
 }
 
-/// Elements of all lists.
-fn elements(lists: &ArrayRef) -> u64 {
-    let ends = |first: Option<i64>, last: Option<i64>| match (first, last) {
-        (Some(first), Some(last)) => last.abs_diff(first),
+/// What each element of a list takes beside its value.
+fn repeated(name: &str) -> u64 {
+    match name {
+        "array_repeat" => REPEATED,
+        _ => 0,
+    }
+}
+
+/// The elements of all lists, and none of lists that they were cut from.
+fn elements<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> ArrayRef {
+    let offsets = lists.value_offsets();
+    let end = |offset: Option<&O>| offset.map_or(0, |offset| offset.as_usize());
+    let (first, last) = (end(offsets.first()), end(offsets.last()));
+    lists.values().slice(first, last.saturating_sub(first))
+}
+
+/// Elements of all lists, and of the lists in them.
+fn leaves(values: &ArrayRef) -> u64 {
+    let inner = match values.data_type() {
+        DataType::List(_) => leaves(&elements(values.as_list::<i32>())),
+        DataType::LargeList(_) => leaves(&elements(values.as_list::<i64>())),
+        DataType::FixedSizeList(_, _) => leaves(values.as_fixed_size_list().values()),
         _ => 0,
     };
-    if let Some(lists) = lists.as_list_opt::<i32>() {
-        let offsets = lists.value_offsets();
-        return ends(
-            offsets.first().map(|end| i64::from(*end)),
-            offsets.last().map(|end| i64::from(*end)),
-        );
-    }
-    match lists.as_list_opt::<i64>() {
-        Some(lists) => {
-            let offsets = lists.value_offsets();
-            ends(offsets.first().copied(), offsets.last().copied())
-        }
-        None => 0,
-    }
+    inner.saturating_add(values.len() as u64)
 }
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::array::{StringArray, StringViewArray};
+    use datafusion::arrow::array::{Int64Array, ListArray, StringArray, StringViewArray};
 
     use super::*;
 
@@ -294,5 +330,58 @@ mod tests {
             let bytes = total(&ColumnarValue::Array(values), 100);
             assert!((100_000..110_000).contains(&bytes), "{bytes}");
         }
+    }
+
+    #[test]
+    fn a_cut_list_counts_what_it_holds() {
+        let rows = (0..100).map(|_| Some((0..1_000).map(Some)));
+        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(rows));
+        let size = |values: ArrayRef| total(&ColumnarValue::Array(values), 100);
+        assert!((800_000..810_000).contains(&size(lists.clone())));
+        let one = size(lists.slice(40, 1));
+        assert!((8_000..8_100).contains(&one), "{one}");
+        assert_eq!(leaves(&lists.slice(40, 1)), 1_001);
+    }
+
+    #[test]
+    fn each_row_counts_as_large_as_it_is() {
+        let rows = (0..100).map(|row| Some((0..if row == 7 { 1_000 } else { 0 }).map(Some)));
+        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(rows));
+        let lists = ColumnarValue::Array(lists);
+        let sizes = sizes(&lists, 100);
+        assert!(
+            sizes(7) >= 8_000 && sizes(8) < 100,
+            "{} {}",
+            sizes(7),
+            sizes(8)
+        );
+    }
+
+    #[test]
+    fn elements_count_with_their_offsets() {
+        let text = |text: &str| ColumnarValue::Scalar(ScalarValue::from(text));
+        let count = ColumnarValue::Scalar(ScalarValue::Int64(Some(1_000)));
+        let made = bytes("array_repeat", &[text("x"), count.clone()], 1);
+        assert!(made.is_ok_and(|made| made >= 5_000));
+        assert!(bytes("repeat", &[text("x"), count], 1).is_ok_and(|made| made == 1_000));
+    }
+
+    #[test]
+    fn what_stands_for_null_counts_for_each() {
+        let none = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![None; 1_000])]);
+        let lists = ColumnarValue::Array(Arc::new(none));
+        let text = |text: &str| ColumnarValue::Array(Arc::new(StringArray::from(vec![text])));
+        let joined = bytes(
+            "array_to_string",
+            &[lists, text(","), text(&"x".repeat(500))],
+            1,
+        );
+        assert!(joined.is_ok_and(|made| made > 500_000));
+        let list = ColumnarValue::Array(Arc::new(
+            ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1)])]),
+        ));
+        let count = ColumnarValue::Array(Arc::new(Int64Array::from(vec![1_000])));
+        let filled = bytes("array_resize", &[list, count, text(&"x".repeat(500))], 1);
+        assert!(filled.is_ok_and(|made| made > 500_000));
     }
 }

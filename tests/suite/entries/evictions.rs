@@ -1,19 +1,22 @@
-//! Entries of queries that are evicted, or lose their data, while somebody asks for them: who asks gets an answer.
+//! Entries of queries that are evicted or rebuilt, or lose their data, while somebody asks for them: who asks gets an answer,
+//! and who reads keeps what is read.
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
 use libtest_mimic::Trial;
 use ports::{
-    Query,
+    Error, Kind, Query, State,
     query::{Catalog, Statement},
+    state::{Item, Key, Outcome, Span, Write},
     tables::Rows,
 };
 use serde_json::{Value, json};
+use testkit::MemoryState;
 use tests::{
     http::Answer,
     site::Site,
@@ -41,6 +44,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         test_async(
             "entries::a_query_whose_data_vanished_is_computed_again",
             vanished,
+        ),
+        test_async(
+            "entries::a_builder_that_stood_still_after_its_commit_takes_nothing_from_readers",
+            async || stood_still(true).await,
+        ),
+        test_async(
+            "entries::a_builder_whose_commit_was_not_answered_takes_nothing_from_readers",
+            async || stood_still(false).await,
         ),
     ]
 }
@@ -174,5 +185,83 @@ async fn vanished() -> Result<()> {
             entries.delete(&set).await?;
         }
     }
+    Ok(())
+}
+
+/// A state store that holds the answer to the first commit of an entry back, and may then give none.
+#[derive(Debug)]
+struct Late {
+    inner: MemoryState,
+    answers: bool,
+    armed: AtomicBool,
+    committed: Semaphore,
+    go_on: Semaphore,
+}
+
+#[async_trait]
+impl State for Late {
+    async fn get_many(&self, keys: &[Key]) -> ports::Result<Vec<Option<Item>>> {
+        self.inner.get_many(keys).await
+    }
+
+    async fn query(&self, span: &Span) -> ports::Result<Vec<Item>> {
+        self.inner.query(span).await
+    }
+
+    async fn transact(&self, writes: Vec<Write>) -> ports::Result<Outcome> {
+        let ends = |write: &Write| matches!(write, Write::Delete { key, .. } if key.sort == domain::entry::LEASE);
+        let ends = writes.iter().any(ends);
+        let outcome = self.inner.transact(writes).await?;
+        if ends && self.armed.swap(false, Ordering::SeqCst) {
+            self.committed.add_permits(1);
+            self.go_on.acquire().await.expect("is open").forget();
+            if !self.answers {
+                return Err(Error::new(Kind::Unavailable, "commit", "a test"));
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+async fn stood_still(answers: bool) -> Result<()> {
+    let state = Arc::new(Late {
+        inner: MemoryState::new(),
+        answers,
+        armed: AtomicBool::new(true),
+        committed: Semaphore::new(0),
+        go_on: Semaphore::new(0),
+    });
+    let objects = Arc::new(object_store::memory::InMemory::new());
+    let live = domain::LiveSettings::default();
+    let lab = Lab::on(state.clone(), objects, "memory:///", None, &[], live)?;
+    let site = Site::new(lab, "materialize:\n  inline_max: 1\n  grace: 60s\n")?;
+    let data_sets = async || anyhow::Ok(site.lab.world.entries.list().await?.len());
+    let (answer, rebuilt) = tokio::join!(ask(&site), async {
+        state.committed.acquire().await?.forget();
+        let id = list(&site).await?.pop().context("no entry")?["id"].clone();
+        let id = id.as_str().context("no id")?.to_owned();
+        let path = format!("/api/materialize/{id}/refresh");
+        let answer = site.send("POST", &path, &[], "").await?;
+        ensure!(answer.status == 200, "{}", answer.text());
+        ensure!(data_sets().await? == 2);
+        state.go_on.add_permits(1);
+        anyhow::Ok(())
+    });
+    rebuilt?;
+    let answer = answer?;
+    match answers {
+        true => ensure!(
+            answer.header("headwater-entry") == "hit",
+            "{}",
+            answer.text()
+        ),
+        false => ensure!(answer.status == 503, "{}", answer.text()),
+    }
+    ensure!(data_sets().await? == 2, "a reader's data went early");
+    site.lab.clock.advance(domain::Duration::from_secs(61));
+    let swept = site.send("POST", "/api/materialize/sweep", &[], "").await?;
+    ensure!(swept.status == 200, "{}", swept.text());
+    ensure!(data_sets().await? == 1);
+    ensure!(ask(&site).await?.header("headwater-entry") == "hit");
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! Rows that nobody wants: out of every build, whatever it builds and why.
 
+use domain::items::{self, BadRow};
 use engine::{batch, cycle::Silent, refresh::Refreshed};
+use ports::state::{Expect, Key, Write};
 
 use super::*;
 
@@ -25,6 +27,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         test_async(
             "quarantine::a_dropped_row_of_a_model_of_batch_runs_is_taken_back",
             of_batches,
+        ),
+        test_async(
+            "quarantine::dropped_rows_are_taken_back_as_far_as_there_is_room",
+            at_once,
         ),
         test_async(
             "quarantine::an_edit_of_an_auto_model_tries_every_row_again",
@@ -212,4 +218,56 @@ async fn only_named() -> Result<()> {
     send(&site, &[(2, "20")]).await?;
     full(&site, &["gold.copy"]).await?;
     ids(&site, "gold.copy", json!([[1], [2]])).await
+}
+
+/// Has so many first rows of the input be in quarantine, and the others dropped.
+async fn put_out(site: &Site, held: u64, all: u64) -> Result<()> {
+    let silver = table("silver.orders")?;
+    let input = table("landing.orders")?;
+    let row = |sequence| BadRow {
+        input: input.clone(),
+        sequence,
+        at: tests::world::START,
+        reason: String::from("a test"),
+    };
+    let list = items::Quarantine {
+        rows: (1..=held).map(row).collect(),
+        dropped: (held + 1..=all).collect(),
+        dropped_of: Some(input.clone()),
+    };
+    let key = Key::new(items::model(&silver), items::QUARANTINE);
+    let write = Write::put(key, &list, Expect::Any);
+    let outcome = site.lab.world.state.transact(vec![write]).await?;
+    ensure!(outcome.is_committed());
+    Ok(())
+}
+
+async fn at_once() -> Result<()> {
+    let mut site = Site::in_memory(&[orders(STRICT)], "")?;
+    let events: Vec<(u64, &str)> = (1..=1_200).map(|id| (id, "ten")).collect();
+    send(&site, &events).await?;
+    let silver = table("silver.orders")?;
+    let replay = async |site: &Site, ids: &[u64]| {
+        engine::quarantine::replay(&site.lab.world, &silver, Some(ids)).await
+    };
+    // Full of others, it takes none back.
+    site.lab.set_models(&[orders(LENIENT)])?;
+    site.cycle().await?;
+    put_out(&site, 1_000, 1_200).await?;
+    let error = replay(&site, &[1_001]).await.err();
+    let error = error.context("it was taken back")?;
+    ensure!(error.kind == ports::Kind::TooLarge, "{}", error.chain());
+    ensure!(listed(&site).await?.len() == 1_000);
+    // Those for which there is room come first, and the others when they are named again.
+    put_out(&site, 0, 1_200).await?;
+    let all: Vec<u64> = (1..=1_200).collect();
+    let done = replay(&site, &all).await;
+    let done = done.map_err(|error| rows::chain(&error))?;
+    ensure!(done.replayed == 1_000 && done.left.is_empty(), "{done:?}");
+    ensure!(done.dropped == all[1_000..], "{done:?}");
+    let done = replay(&site, &done.dropped).await;
+    let done = done.map_err(|error| rows::chain(&error))?;
+    ensure!(done.replayed == 200 && done.dropped.is_empty(), "{done:?}");
+    ensure!(listed(&site).await?.is_empty());
+    Ok(())
 }

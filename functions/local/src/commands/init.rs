@@ -49,19 +49,32 @@ pub(super) fn init(context: &Context, dir: Option<PathBuf>) -> Result<(), Failur
         let files: Vec<&str> = TEMPLATE.iter().map(|(path, _)| *path).collect();
         return print_json(&json!({ "project": dir, "files": files }));
     }
-    let at = dir.display();
-    let data = dir.join("data/orders.ndjson");
-    say(&format!("made a project in {at}: {} files", TEMPLATE.len()))?;
+    let shown = dir.display();
+    say(&format!(
+        "made a project in {shown}: {} files",
+        TEMPLATE.len()
+    ))?;
+    let at = quoted(&shown.to_string());
+    let data = format!("@{}", dir.join("data/orders.ndjson").display());
     say(&format!(
         "\nnext, in one terminal:\n  headwater --project {at} serve\nand in another:"
     ))?;
     say(&format!(
-        "  curl -H 'content-type: application/x-ndjson' --data-binary @{} {WEBHOOK}",
-        data.display()
+        "  curl -H 'content-type: application/x-ndjson' --data-binary {} {WEBHOOK}",
+        quoted(&data)
     ))?;
     let sql = "SELECT * FROM gold.revenue";
     say(&format!("  headwater --project {at} query \"{sql}\""))?;
     Ok(())
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 /// Writes the template into a folder that holds no project yet.

@@ -110,6 +110,12 @@ fn show_replay(context: &Context, done: &Replayed, ids: &[u64]) -> Result<(), Fa
     if !done.left.is_empty() {
         show_rows(&done.left)?;
     }
+    if let Some(first) = done.dropped.first() {
+        let rows = counted(done.dropped.len() as u64, "row");
+        say(&format!(
+            "{rows} of those named stay dropped, as quarantine holds no more at once: name those from {first} on again"
+        ))?;
+    }
     if none {
         let rows = counted(still, "row");
         return Err(Failure::project(format!(

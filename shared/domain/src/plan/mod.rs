@@ -67,6 +67,8 @@ pub enum Hold {
     },
     /// This ancestor is paused or failing with data it has not applied.
     Waiting(TableName),
+    /// This input has no rows yet, and no table: nothing has landed in what it reads.
+    Unfed(TableName),
 }
 
 impl View<'_> {
@@ -142,6 +144,9 @@ fn decide_one(
     if !behind {
         return Decision::Idle;
     }
+    if let Some(unfed) = unfed_input(view, model, decided) {
+        return Decision::Hold(Hold::Unfed(unfed));
+    }
     let state = view.states.get(model);
     let retry = view.retry_asked(model);
     if view.attempted.contains(model) {
@@ -192,7 +197,7 @@ fn blocking_ancestor(
 ) -> Option<TableName> {
     view.inputs(model).iter().find_map(|input| {
         let stuck = match decided.get(input)? {
-            Decision::Hold(Hold::Paused | Hold::Waiting(_)) => true,
+            Decision::Hold(Hold::Paused | Hold::Waiting(_) | Hold::Unfed(_)) => true,
             // An attempt of this cycle that conflicted, or an ancestor inside its interval, holds nobody up.
             Decision::Hold(Hold::Backoff(_)) => is_failing(view, input),
             Decision::Hold(Hold::Interval(_) | Hold::Target { .. }) => false,
@@ -218,6 +223,20 @@ fn coming_ancestor(
             )
         })
         .cloned()
+}
+
+/// The first live input that could not be built so far, since nothing has come in what it reads itself.
+fn unfed_input(
+    view: &View<'_>,
+    model: &TableName,
+    decided: &BTreeMap<TableName, Decision>,
+) -> Option<TableName> {
+    let is_unfed = |input: &&TableName| {
+        decided.get(*input) == Some(&Decision::Idle)
+            && !view.heads.contains_key(*input)
+            && !view.inputs(input).is_empty()
+    };
+    view.inputs(model).iter().find(is_unfed).cloned()
 }
 
 fn is_failing(view: &View<'_>, model: &TableName) -> bool {
@@ -246,6 +265,7 @@ pub fn words(view: &View<'_>) -> BTreeMap<TableName, (&'static str, Option<Table
         }
         match decision {
             Decision::Hold(Hold::Waiting(on)) => ("waiting", Some(root_of_wait(&decisions, on))),
+            Decision::Hold(Hold::Unfed(on)) => ("waiting", Some(on.clone())),
             _ if is_behind(view, model) => ("behind", None),
             _ => ("live", None),
         }
@@ -256,10 +276,10 @@ pub fn words(view: &View<'_>) -> BTreeMap<TableName, (&'static str, Option<Table
         .collect()
 }
 
-/// Follows waits to the model that is paused or failing itself.
+/// Follows waits to the model that is paused or failing itself, or has no rows yet.
 fn root_of_wait(decisions: &BTreeMap<TableName, Decision>, from: &TableName) -> TableName {
     let mut at = from;
-    while let Some(Decision::Hold(Hold::Waiting(on))) = decisions.get(at) {
+    while let Some(Decision::Hold(Hold::Waiting(on) | Hold::Unfed(on))) = decisions.get(at) {
         at = on;
     }
     at.clone()

@@ -161,6 +161,7 @@ impl World {
                     format!("gathers until {} for {of}", until.0 / 1_000_000)
                 }
                 Decision::Hold(Hold::Waiting(on)) => format!("waiting {on}"),
+                Decision::Hold(Hold::Unfed(on)) => format!("unfed {on}"),
             };
             assert_eq!(said, *words, "{model}");
         }
@@ -235,6 +236,41 @@ fn the_join_of_a_diamond_comes_after_both_sides() {
         .consumed("silver.a", "bronze.o", 2, 2)
         .attempted("silver.a");
     world.check(&[("silver.b", "refresh"), ("gold.j", "after silver.b")]);
+}
+
+#[test]
+fn a_join_waits_for_the_first_rows_of_both_sides() {
+    const TWO: &[(&str, &str)] = &[
+        ("silver.a", "SELECT id, _seq FROM landing.a"),
+        ("silver.b", "SELECT id, _seq FROM landing.b"),
+        (
+            "gold.j",
+            "SELECT a.id, a._seq FROM silver.a AS a JOIN silver.b AS b ON a.id = b.id",
+        ),
+        ("gold.k", "SELECT id, _seq FROM gold.j"),
+    ];
+    World::new(TWO).check(&[("silver.a", "idle"), ("gold.j", "idle")]);
+    let world = World::new(TWO)
+        .head("landing.a", 1, 1)
+        .head("silver.a", 1, 1)
+        .consumed("silver.a", "landing.a", 1, 1);
+    world.check(&[
+        ("silver.a", "idle"),
+        ("silver.b", "idle"),
+        ("gold.j", "unfed silver.b"),
+        ("gold.k", "waiting gold.j"),
+    ]);
+    world.check_words(&[
+        ("silver.b", "live"),
+        ("gold.j", "waiting silver.b"),
+        ("gold.k", "waiting silver.b"),
+    ]);
+    let world = world.head("landing.b", 1, 1);
+    world.check(&[("silver.b", "refresh"), ("gold.j", "after silver.b")]);
+    let world = world
+        .head("silver.b", 1, 1)
+        .consumed("silver.b", "landing.b", 1, 1);
+    world.check(&[("gold.j", "refresh"), ("gold.k", "after gold.j")]);
 }
 
 #[test]

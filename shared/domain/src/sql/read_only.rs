@@ -65,19 +65,19 @@ impl Visitor for Reads {
             return ControlFlow::Break((select.span().start, "SELECT INTO writes: use a model"));
         }
         let mut joins = select.from.iter().flat_map(|from| &from.joins);
-        if joins.any(loses_keys) {
-            return ControlFlow::Break((select.span().start, LOST_KEYS));
+        match joins.find_map(refused_join) {
+            Some(why) => ControlFlow::Break((select.span().start, why)),
+            None => ControlFlow::Continue(()),
         }
-        ControlFlow::Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Self::Break> {
         if let TableFactor::NestedJoin {
             table_with_joins, ..
         } = factor
-            && table_with_joins.joins.iter().any(loses_keys)
+            && let Some(why) = table_with_joins.joins.iter().find_map(refused_join)
         {
-            return ControlFlow::Break((factor.span().start, LOST_KEYS));
+            return ControlFlow::Break((factor.span().start, why));
         }
         if let TableFactor::Table {
             sample, version, ..
@@ -104,6 +104,27 @@ impl Visitor for Reads {
 
 /// What is said of a join that [`loses_keys`].
 const LOST_KEYS: &str = "RIGHT and FULL JOIN with USING or NATURAL are not available: join ON a.x = b.x and select coalesce(a.x, b.x)";
+
+/// Why a join is not run.
+fn refused_join(join: &Join) -> Option<&'static str> {
+    // What DataFusion does not plan it answers with its own tree.
+    match &join.join_operator {
+        JoinOperator::Semi(_) => Some(
+            "SEMI JOIN is not available: use WHERE EXISTS (SELECT 1 FROM b WHERE b.x = a.x) or WHERE a.x IN (SELECT x FROM b)",
+        ),
+        JoinOperator::Anti(_) => Some(
+            "ANTI JOIN is not available: use WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.x = a.x)",
+        ),
+        JoinOperator::CrossApply | JoinOperator::OuterApply => {
+            Some("CROSS APPLY and OUTER APPLY are not available: use JOIN, or a subquery")
+        }
+        JoinOperator::AsOf { .. } => Some(
+            "ASOF JOIN is not available: join ON the keys and a.at >= b.at, and keep the latest with row_number()",
+        ),
+        JoinOperator::StraightJoin(_) => Some("STRAIGHT_JOIN is not available: use JOIN"),
+        _ => loses_keys(join).then_some(LOST_KEYS),
+    }
+}
 
 /// Whether the column that both sides share would be NULL where only the right side has a row: DataFusion takes the left
 /// side's for it.

@@ -56,6 +56,25 @@ fn joins_that_would_lose_the_key_of_the_right_side_are_refused() {
 }
 
 #[test]
+fn joins_that_nothing_plans_are_refused_with_another_way() {
+    for (sql, says) in [
+        ("SELECT 1 FROM a.l SEMI JOIN a.r ON l.x = r.x", "EXISTS"),
+        ("SELECT 1 FROM a.z, (a.l SEMI JOIN a.r USING (x))", " IN ("),
+        ("SELECT 1 FROM a.l ANTI JOIN a.r ON l.x = r.x", "NOT EXISTS"),
+        ("SELECT 1 FROM a.l CROSS APPLY a.r", "JOIN"),
+    ] {
+        check_fails(sql, says);
+        check_fails(sql, "not available");
+    }
+    for sql in [
+        "SELECT 1 FROM a.l LEFT SEMI JOIN a.r ON l.x = r.x",
+        "SELECT 1 FROM a.l CROSS JOIN a.r",
+    ] {
+        parse(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
+    }
+}
+
+#[test]
 fn distinct_from_ends_where_and_begins() {
     for (sql, wanted) in [
         (

@@ -244,13 +244,17 @@ impl Registry {
 
     /// Remembers the generation that goes, for those who still read it and for the sweep.
     pub(super) fn superseding(&self, id: &EntryId, both: &Both) -> Option<Write> {
-        let generation = both.content()?.generation.clone();
-        let key = Key::new(SUPERSEDED, items::moment(self.now(), &generation));
+        Some(self.leaving(id, &both.content()?.generation))
+    }
+
+    /// Puts a generation that no row will name again on the list of those that go after their grace.
+    pub(super) fn leaving(&self, id: &EntryId, generation: &str) -> Write {
+        let key = Key::new(SUPERSEDED, items::moment(self.now(), generation));
         let superseded = Superseded {
             id: id.clone(),
-            generation,
+            generation: generation.to_owned(),
         };
-        Some(Write::put(key, &superseded, Expect::Any))
+        Write::put(key, &superseded, Expect::Any)
     }
 
     /// Gives a lease back: a first build leaves no row, a rebuild leaves the entry as it is. What was uploaded goes.

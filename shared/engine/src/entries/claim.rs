@@ -143,6 +143,9 @@ impl Registry {
             };
             writes.extend(put_row(id, &row, &[], both.expect_row()));
         }
+        // What the one who is taken over has stored is named by nothing from now on.
+        let before = both.lease().filter(|before| !before.resting);
+        writes.extend(before.map(|before| self.leaving(id, &before.token)));
         let granted = Granted {
             token,
             deadline: lease.deadline,

@@ -185,7 +185,7 @@ impl Registry {
             let built = registry.compute(&id, &token, &spec, time, checked).await;
             if let Err(error) = &built {
                 tracing::warn!(entry = %id, %error, "a build failed");
-                registry.give_back(&id, &token).await;
+                registry.clean_up(&id, &token, error).await;
             }
             built
         })
@@ -207,12 +207,27 @@ impl Registry {
         joined(id, ended)
     }
 
-    /// Gives the lease of a build back that came to nothing. One that was lost meanwhile is not ours to give; what was
-    /// written under it is ours to remove, after the eviction that may have looked before.
+    /// Sees to what a build leaves that came to nothing.
+    async fn clean_up(&self, id: &EntryId, token: &str, error: &Refused) {
+        match error {
+            // It was the entry: whoever rebuilt or evicted it has seen to its data, which readers may still be at.
+            Refused::Missing(_) => {}
+            // It committed nothing, so nobody reads what it wrote, maybe after the eviction that looked before.
+            Refused::Fenced(_) => {
+                if let Err(error) = self.discard(id, token).await {
+                    tracing::warn!(entry = %id, %error, "what a lost build wrote is left to reconcile");
+                }
+            }
+            _ => self.give_back(id, token).await,
+        }
+    }
+
+    /// Gives the lease of a build back that ended nobody knows where. One that is gone may have been lost, or committed without
+    /// an answer: what was written goes after the time that readers have.
     async fn give_back(&self, id: &EntryId, token: &str) {
         let left = match self.abort(id, token).await {
             Ok(()) => Ok(()),
-            Err(Refused::Fenced(_)) => self.discard(id, token).await,
+            Err(Refused::Fenced(_)) => self.let_go(id, token).await,
             Err(error) => Err(error),
         };
         if let Err(error) = left {
@@ -220,13 +235,25 @@ impl Registry {
         }
     }
 
+    async fn let_go(&self, id: &EntryId, token: &str) -> Result<(), Refused> {
+        if !self.is_entry(id, token).await? {
+            self.transact(vec![self.leaving(id, token)]).await?;
+        }
+        Ok(())
+    }
+
     async fn discard(&self, id: &EntryId, token: &str) -> Result<(), Refused> {
+        if !self.is_entry(id, token).await? {
+            self.world.entries.delete(&set(id, token)).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a generation is what the entry holds.
+    async fn is_entry(&self, id: &EntryId, token: &str) -> Result<bool, Refused> {
         let row = self.row(id).await?;
         let content = row.as_ref().and_then(|stored| stored.row.content());
-        if content.is_some_and(|content| content.generation == token) {
-            return Ok(());
-        }
-        Ok(self.world.entries.delete(&set(id, token)).await?)
+        Ok(content.is_some_and(|content| content.generation == token))
     }
 
     pub(super) async fn compute(

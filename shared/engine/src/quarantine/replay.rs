@@ -34,17 +34,36 @@ pub struct Replayed {
     pub rebuilt: bool,
     /// Rows that still break it.
     pub left: Vec<Row>,
+    /// Rows that were named and stay dropped, as there is no room for them yet: another replay takes them back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<u64>,
 }
 
-/// Puts rows in quarantine through their model again. Without `ids` all of them; `ids` may name dropped ones too. Rows that pass go in as the model's strategy
-/// says, those that a newer row of their key has overtaken go nowhere (**M-2**), and both leave the quarantine in the same
-/// transaction. Where rows do not stand for themselves (delete+insert, groups, joins), all of the model is built anew.
+/// Puts rows in quarantine through their model again. Without `ids` all of them; `ids` may name dropped ones too, of which as
+/// many are taken back as there is room for. Rows that pass go in as the model's strategy says, those that a newer row of their
+/// key has overtaken go nowhere (**M-2**), and both leave the quarantine in the same transaction. Where rows do not stand for
+/// themselves (delete+insert, groups, joins), all of the model is built anew.
 ///
 /// # Errors
-/// `NotFound` for a row that is not there; `Invalid` when the model fails for another reason; what the ports answer.
+/// `NotFound` for a row that is not there; `TooLarge` when there is room for none; `Invalid` when the model fails for another reason; what the ports answer.
 pub async fn replay(world: &World, model: &TableName, ids: Option<&[u64]>) -> Result<Replayed> {
     let model = find(world, model)?;
-    take_back(world, model, ids.unwrap_or_default()).await?;
+    let stay = take_back(world, model, ids.unwrap_or_default()).await?;
+    let ids: Option<Vec<u64>> = ids.map(|ids| {
+        let stay: BTreeSet<&u64> = stay.iter().collect();
+        ids.iter()
+            .filter(|id| !stay.contains(id))
+            .copied()
+            .collect()
+    });
+    let done = put_in(world, model, ids.as_deref()).await?;
+    Ok(Replayed {
+        dropped: stay,
+        ..done
+    })
+}
+
+async fn put_in(world: &World, model: &Model, ids: Option<&[u64]>) -> Result<Replayed> {
     for _ in 0..ATTEMPTS_MAX {
         let job = Job::new(&world.project, model, None, Reason::Batch);
         let loaded = Loaded::read(world, &job).await?;
@@ -150,5 +169,6 @@ async fn report(
         added,
         rebuilt,
         left: now.rows.iter().map(Row::from).collect(),
+        dropped: Vec::new(),
     })
 }

@@ -92,6 +92,8 @@ impl Out {
     /// The same for a build of rows that come out of quarantine.
     pub(crate) fn replaying(self, rows: BTreeSet<u64>) -> Self {
         Self {
+            // Those that break it again are listed in their own places.
+            listed: self.listed.saturating_sub(rows.len()),
             replay: Some(rows),
             ..self
         }
