@@ -11,12 +11,17 @@ use ports::{
 };
 
 use super::*;
+use crate::{gateway::hidden::Hiding, plain::test_emulated};
 
 pub(super) fn trials() -> Vec<Trial> {
     vec![
         test_async(
             "quarantine::a_replay_of_a_deployment_is_carried_out_by_refresh",
             elsewhere,
+        ),
+        test_emulated(
+            "quarantine::a_replay_on_aws_is_carried_out_by_refresh",
+            on_aws,
         ),
         test_async(
             "quarantine::a_replay_that_comes_twice_or_late_does_nothing",
@@ -70,11 +75,11 @@ struct Both {
 
 impl Both {
     async fn new(sql: &str) -> Result<Self> {
-        let mut lab = Lab::new(
-            Adapter::Memory,
-            &[orders(STRICT)],
-            domain::LiveSettings::default(),
-        )?;
+        let live = domain::LiveSettings::default();
+        Self::over(Lab::new(Adapter::Memory, &[orders(STRICT)], live)?, sql).await
+    }
+
+    async fn over(mut lab: Lab, sql: &str) -> Result<Self> {
         let sent = Arc::new(Sent::default());
         lab.world.jobs = Some(sent.clone());
         let site = Site::driven(lab, "")?;
@@ -134,7 +139,16 @@ fn done(replayed: u64, left: u64) -> Option<ReplayOutcome> {
 }
 
 async fn elsewhere() -> Result<()> {
-    let both = Both::new(LENIENT).await?;
+    replayed(&Both::new(LENIENT).await?).await
+}
+
+async fn on_aws() -> Result<()> {
+    let live = domain::LiveSettings::default();
+    let lab = Lab::open(Adapter::Aws, &[orders(STRICT)], live).await?;
+    replayed(&Both::over(lab, LENIENT).await?).await
+}
+
+async fn replayed(both: &Both) -> Result<()> {
     let asked = both.ask("{\"ids\": [2]}").await?;
     let jobs = both.jobs();
     ensure!(jobs.len() == 1 && asked["job"] == json!(jobs[0].job) && asked["ids"] == json!([2]));
@@ -161,8 +175,16 @@ async fn elsewhere() -> Result<()> {
         .await?;
     ensure!(answer.status == 404, "{} {}", answer.status, answer.text());
     ensure!(both.jobs().is_empty());
+    // As the function is handed it.
     both.ask("").await?;
-    ensure!(both.carry_out(&both.jobs()[0]).await? == done(1, 0));
+    let body = json!({ "replay": both.jobs()[0] }).to_string();
+    let hiding = Hiding::over(&both.site.lab).await?;
+    ensure!(!hiding.deliver(body).await?, "it is to come again");
+    let held = both.held().await?;
+    ensure!(
+        held["replay"]["status"] == "done" && held["rows"] == json!([]),
+        "{held}"
+    );
     both.ids(json!([[1], [2], [3]])).await
 }
 

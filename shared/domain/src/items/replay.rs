@@ -49,3 +49,27 @@ pub enum ReplayOutcome {
         reason: String,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_is_read_and_written_as_ever() {
+        let check = |stored: &str| {
+            let read: Replay = serde_json::from_str(stored).expect("a replay");
+            assert_eq!(serde_json::to_string(&read).expect("JSON"), stored);
+            read
+        };
+        let all = check(r#"{"job":"j","asked_at":1}"#);
+        assert!(all.rows.is_none() && all.ended.is_none());
+        let none = check(r#"{"job":"j","asked_at":1,"rows":[]}"#);
+        assert_eq!(none.rows, Some(Vec::new()), "no rows are not all rows");
+        check(
+            r#"{"job":"j","asked_at":1,"rows":[5],"ended":{"at":2,"outcome":{"done":{"replayed":1,"added":1,"rebuilt":false,"left":0}}}}"#,
+        );
+        check(
+            r#"{"job":"j","asked_at":1,"ended":{"at":2,"outcome":{"failed":{"reason":"it breaks"}}}}"#,
+        );
+    }
+}
