@@ -18,7 +18,7 @@ use domain::{
     fingerprint::Call,
 };
 use engine::entries::{
-    Ask, Claim, Claimed, Commit, Entry, Granted, Refused, Registry, Sought, Wanted,
+    Ask, Carried, Claim, Claimed, Commit, Entry, Granted, Refused, Registry, Sought, Wanted,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use ports::{Entries as _, tables::Rows};
@@ -129,7 +129,8 @@ async fn builds(process: Process) {
         let held = process.sim.jobs.receive(&process.gate, 1).await;
         let mut all = true;
         for job in held.bodies() {
-            all &= registry.carry_out_job(&job, RUNS).await.is_ok();
+            let carried = registry.carry_out_job(&job, RUNS).await;
+            all &= matches!(carried, Ok(Carried::Done | Carried::Over));
         }
         if all {
             held.done();

@@ -15,7 +15,7 @@ use domain::{
     Duration, Timestamp,
     entry::{EntryId, Mode as Freshness},
 };
-use engine::entries::{Claimed, Granted};
+use engine::entries::{Carried, Claimed, Granted};
 use ports::Clock as _;
 use tokio::task::JoinSet;
 
@@ -339,7 +339,9 @@ async fn works(
             };
             for job in held.bodies() {
                 let carried = registry.carry_out_job(&job, LEASE * 8).await;
-                carried.map_err(|error| error.chain())?;
+                if let Carried::Busy(until) = carried.map_err(|error| error.chain())? {
+                    return Err(format!("another delivery is at it until {until}"));
+                }
             }
             held.done();
             Ok(())

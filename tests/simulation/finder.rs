@@ -11,7 +11,7 @@ use object_store::{ObjectStoreExt, path::Path};
 use ports::{
     Clock as _, Error, Jobs, Kind, Objects, Result, Search,
     entries::DataSet,
-    jobs::{IndexJob, RebuildJob, UpkeepJob},
+    jobs::{IndexJob, RebuildJob, ReplayJob, UpkeepJob},
     search::{Hit, IndexFile, Near, Plan, Progress, Words},
     tables::Rows,
 };
@@ -121,6 +121,11 @@ impl Jobs for Posting {
     async fn rebuild(&self, job: &RebuildJob) -> Result<()> {
         // No entry of the simulation is a query.
         Err(Error::new(Kind::Invalid, "rebuild", &job.entry))
+    }
+
+    async fn replay(&self, job: &ReplayJob) -> Result<()> {
+        // Nothing of the simulation is in quarantine.
+        Err(Error::new(Kind::Invalid, "replay rows of", &job.model))
     }
 
     async fn upkeep(&self, _: &UpkeepJob) -> Result<()> {

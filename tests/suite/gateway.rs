@@ -1,7 +1,9 @@
 //! What arrives through a gateway or a queue, in the shapes that the service gives it: bugs of others, fed to the bodies
 //! of the functions that are deployed. Numbers are those of the list of public reports.
 
+pub(crate) mod hidden;
 mod integration;
+mod paths;
 
 use std::{
     collections::BTreeMap,
@@ -11,14 +13,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use aws::queue::{SqsQueue, refreshes::SqsRefreshes};
-use embedded::{SystemChance, SystemClock};
 use engine::{
     cycle::{self, Step},
     refresh::Refreshed,
     runner::Runner,
 };
-use lambda::{Buffered, Deployed, Event, Http, Message};
+use lambda::{Buffered, Event, Http, Message};
 use libtest_mimic::Trial;
 use object_store::ObjectStoreExt;
 use serde_json::{Value, json};
@@ -32,9 +32,12 @@ use tests::{
 };
 
 use crate::{bugs::merged, plain::test_async};
+pub(crate) use hidden::deployed;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
+    let mut trials = paths::trials();
+    trials.extend([
+        hidden::trial(),
         test_async(
             "gateway::bug_27_an_order_claimed_with_no_time_left_is_claimable_again",
             no_time,
@@ -63,7 +66,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             "gateway::bug_57_a_300_kb_body_comes_through_the_buffer_by_its_claim",
             claim,
         ),
-    ]
+    ]);
+    trials
 }
 
 /// The functions `ingest`, over a world in memory.
@@ -479,19 +483,4 @@ async fn no_time() -> Result<()> {
         .map_err(|e| rows::chain(&e))?;
     ensure!(matches!(how, Refreshed::Built { .. }), "{how:?}");
     Ok(())
-}
-
-/// A deployment whose queues nobody serves: nothing may be sent to them.
-pub(crate) async fn deployed(lab: &Lab) -> Result<Deployed> {
-    const NOWHERE: &str = "http://127.0.0.1:9";
-    let sqs = tests::aws::clients(NOWHERE).await.sqs;
-    let (clock, chance) = (Arc::new(SystemClock), Arc::new(SystemChance));
-    let refreshes = SqsRefreshes::new(sqs.clone(), NOWHERE, clock.clone(), chance.clone());
-    Ok(Deployed {
-        world: lab.world.clone(),
-        refreshes: Arc::new(refreshes),
-        advances: Arc::new(SqsQueue::new(sqs, NOWHERE, clock, chance)),
-        objects: lab.objects.clone(),
-        settings: settings()?,
-    })
 }

@@ -1,6 +1,7 @@
 //! Rows that break a model: out of it, listed with the reason, and in again once it has been put right.
 
 mod commands;
+mod deployed;
 pub(crate) mod drops;
 
 use anyhow::{Context, Result, ensure};
@@ -17,7 +18,8 @@ use tests::{
 use crate::plain::{test, test_async};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
+    let mut trials = deployed::trials();
+    trials.extend([
         test_async("quarantine::bad_rows_stay_out_and_the_rest_goes_in", casts),
         test_async("quarantine::rows_that_break_an_assertion_stay_out", asserts),
         test_async(
@@ -45,7 +47,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             "quarantine::events_without_a_sequence_are_listed_with_the_query_that_shows_them",
             commands::unordered,
         ),
-    ]
+    ]);
+    trials
 }
 
 fn model(name: &str, extra: Value, sql: &str, asserts: &[&str]) -> ModelText {

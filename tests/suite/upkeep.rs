@@ -21,7 +21,7 @@ use lambda::Message;
 use libtest_mimic::Trial;
 use ports::{
     Clock as _, Error, Jobs, Kind, Landing, State as _,
-    jobs::{IndexJob, RebuildJob, UpkeepJob},
+    jobs::{IndexJob, RebuildJob, ReplayJob, UpkeepJob},
     landing::{Advanced, Append, Appended},
     state::{Expect, Key, Write},
     upkeep::{Fold, Folded},
@@ -58,6 +58,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         test_async(
             "upkeep::a_deployment_that_wants_none_is_asked_for_none",
             off,
+        ),
+        test_async(
+            "upkeep::a_clock_that_is_far_ahead_ends_no_grace_and_keeps_nothing_away",
+            ahead,
         ),
         test_async("upkeep::no_message_of_it_comes_again", answered),
     ]
@@ -99,6 +103,10 @@ impl Jobs for Asked {
 
     async fn rebuild(&self, job: &RebuildJob) -> ports::Result<()> {
         Err(Error::new(Kind::Invalid, "rebuild", &job.entry))
+    }
+
+    async fn replay(&self, job: &ReplayJob) -> ports::Result<()> {
+        Err(Error::new(Kind::Invalid, "replay rows of", &job.model))
     }
 
     async fn upkeep(&self, job: &UpkeepJob) -> ports::Result<()> {
@@ -406,6 +414,36 @@ fn a_minute() -> Result<lambda::Context> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     context.deadline = u64::try_from(now.as_millis())? + 60_000;
     Ok(context)
+}
+
+async fn ahead() -> Result<()> {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+    let both = Both::new()?;
+    let now = both.site.lab.clock.now();
+    let job = UpkeepJob {
+        mark: None,
+        at: now + CENTURY,
+    };
+    both.carry_out(&job).await?.context("it was over")?;
+    let key = Key::new(items::MAINTENANCE, "round");
+    let read = async || -> Result<serde_json::Value> {
+        let item = both.state.get(&key).await?.context("no mark")?;
+        Ok(serde_json::from_slice(&item.value)?)
+    };
+    let mark = read().await?;
+    let latest = json!((now + MINUTE).0);
+    ensure!(mark["at"] == latest && mark["swept"] == latest, "{mark}");
+    ensure!(both.tick(QUARTER + MINUTE).await?, "nothing is due");
+    both.keep_up().await?.swept.context("no sweep")?;
+    // A mark that such a clock has left is as good as none.
+    let far = br#"{"at":4102444800000000,"busy":false,"swept":4102444800000000}"#;
+    both.write(key.clone(), far).await?;
+    ensure!(both.tick(MINUTE).await?, "it is followed");
+    both.keep_up().await?.swept.context("no sweep")?;
+    let healed = json!(both.site.lab.clock.now().0);
+    let mark = read().await?;
+    ensure!(mark["at"] == healed && mark["swept"] == healed, "{mark}");
+    Ok(())
 }
 
 async fn answered() -> Result<()> {

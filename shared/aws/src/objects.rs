@@ -147,12 +147,9 @@ impl S3Objects {
             .presigned(self.signing(location, expires)?)
             .await
             .map_err(|e| unsigned(Kind::Unavailable, location).because(Answer::of(&e).text))?;
-        let headers = signed.headers();
-        let owned = |(name, value): (&str, &str)| (name.to_lowercase(), value.to_owned());
-        Ok(Address {
-            href: signed.uri().to_owned(),
-            headers: headers.map(owned).collect::<BTreeMap<_, _>>(),
-        })
+        let href = signed.uri().to_owned();
+        let headers = of_signature(&href, signed.headers());
+        Ok(Address { href, headers })
     }
 
     /// How addresses are signed that are good from now on.
@@ -165,6 +162,22 @@ impl S3Objects {
             .build()
             .map_err(|e| unsigned(Kind::Invalid, location).because(e))
     }
+}
+
+/// The headers that an address is signed with. In a function the client gives requests the id of its trace too, which is nothing
+/// to the sender, and which a browser would have to be allowed.
+fn of_signature<'a>(
+    href: &str,
+    headers: impl Iterator<Item = (&'a str, &'a str)>,
+) -> BTreeMap<String, String> {
+    let names = href.split(['?', '&']).find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        (name == "X-Amz-SignedHeaders").then(|| value.replace("%3B", ";"))
+    });
+    let names = names.unwrap_or_default();
+    let owned = |(name, value): (&str, &str)| (name.to_lowercase(), value.to_owned());
+    let is_signed = |(name, _): &(String, String)| names.split(';').any(|signed| signed == name);
+    headers.map(owned).filter(is_signed).collect()
 }
 
 fn unsigned(kind: Kind, subject: impl fmt::Display) -> ports::Error {

@@ -2,6 +2,8 @@
 //!
 //! Values are JSON, so that an item can be read by eye; readers treat an unknown word as corrupt, never as a default.
 
+mod replay;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,8 @@ use crate::{
     Position, TableName, Timestamp,
     lag::{Grain, Recent},
 };
+
+pub use replay::{Replay, ReplayEnd, ReplayOutcome};
 
 /// Partition of everything about one table: `table#<t>`.
 #[must_use]
@@ -39,6 +43,8 @@ pub const STATE: &str = "state";
 pub const COLLECTED: &str = "collected";
 /// Sort key of a model's [`Quarantine`].
 pub const QUARANTINE: &str = "quarantine";
+/// Sort key of a model's [`Replay`].
+pub const REPLAY: &str = "replay";
 /// Sort key of a [`Profile`].
 pub const PROFILE: &str = "profile";
 /// Sort key of a [`Control`].

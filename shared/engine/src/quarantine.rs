@@ -3,6 +3,7 @@
 //! A model's quarantine is a list of rows of its input, by their sequence in it; that is also how a caller names them. The
 //! rows themselves are in `quarantine.<model>`, which keeps for ever what was ever put there.
 
+mod asked;
 mod replay;
 
 use std::collections::BTreeSet;
@@ -32,6 +33,7 @@ use crate::{
     },
 };
 
+pub use asked::{Asked, Told, ask, carry_out};
 pub use replay::{Replayed, replay};
 
 /// Attempts to change a list that others change too.
@@ -57,6 +59,9 @@ pub struct Held {
     pub model: TableName,
     /// The rows, in order of their sequence.
     pub rows: Vec<Row>,
+    /// The replay that another process was asked for last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Asked>,
 }
 
 /// A row in quarantine.
@@ -125,9 +130,11 @@ pub async fn list(world: &World, model: Option<&TableName>) -> Result<Listing> {
             held.push(Held {
                 model: name.clone(),
                 rows: list.rows.iter().map(Row::from).collect(),
+                replay: None,
             });
         }
     }
+    asked::fill_in(world, &mut held).await?;
     let mut tables = tables(world).await?;
     if let Some(model) = model {
         tables.retain(|kept| kept.table.name() == model.name());

@@ -27,6 +27,10 @@ const ROUND_MAX: Duration = Duration::from_secs(20);
 /// Between two sweeps of entries: as between two rounds where nothing happens.
 const SWEEP_AGAIN: Duration = AGAIN;
 
+/// How far the clock of another process may be ahead of ours. What is further ahead is a clock that is wrong: followed, it would
+/// end every grace at once, and a mark of its time would keep upkeep away until then.
+const SKEW: Duration = Duration::from_secs(60);
+
 /// How the last round and the last sweep ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Mark {
@@ -55,9 +59,11 @@ struct Due {
 impl Due {
     fn at(mark: Option<&Mark>, now: Timestamp) -> Self {
         let swept = mark.and_then(|mark| mark.swept);
-        let sweep = swept.is_none_or(|swept| now >= swept + SWEEP_AGAIN);
+        let is_ahead = |at: Timestamp| at > now + SKEW;
+        let sweep = swept.is_none_or(|swept| now >= swept + SWEEP_AGAIN || is_ahead(swept));
         // A sweep brings a round with it: where nothing happens one job is both, and there are not two that alternate.
-        let round = mark.is_none_or(|mark| sweep || mark.busy || now >= mark.at + AGAIN);
+        let is_due = |mark: &Mark| mark.busy || now >= mark.at + AGAIN || is_ahead(mark.at);
+        let round = sweep || mark.is_none_or(is_due);
         Self { round, sweep }
     }
 }
@@ -131,8 +137,8 @@ pub async fn carry_out(
         return Ok(None);
     }
     let mut mark = Mark::of(item.as_ref())?;
-    // The clock of whoever asked may be ahead of ours.
-    let now = began.max(job.at);
+    // The clock of whoever asked may be ahead of ours, a little.
+    let now = began.max(job.at.min(began + SKEW));
     let due = Due::at(mark.as_ref(), now);
     let (until, mut done) = (began + time, Upkept::default());
     if due.round {

@@ -11,13 +11,18 @@ use lambda_http::{
         alb::AlbTargetGroupRequest,
         apigw::{ApiGatewayProxyRequest, ApiGatewayV2httpRequest},
     },
-    http::{StatusCode, header::CONTENT_TYPE},
+    http::{
+        StatusCode,
+        header::{CONTENT_TYPE, HOST},
+    },
     request::LambdaRequest,
     service_fn,
 };
 use lambda_runtime::{Context, Error, LambdaEvent, Service};
 use serde_json::Value;
 use tower::ServiceExt;
+
+use crate::target::settle;
 
 /// Largest answer: the service takes 6 MB, and what is no text grows by a third in its encoding.
 const ANSWER_MAX: usize = 4 << 20;
@@ -40,13 +45,25 @@ impl Http {
     ///
     /// # Errors
     /// When the answer cannot be put in that form.
-    pub async fn answer(&self, request: LambdaRequest, context: Context) -> Result<Value, Error> {
+    pub async fn answer(
+        &self,
+        mut request: LambdaRequest,
+        context: Context,
+    ) -> Result<Value, Error> {
         if !is_readable(&request) {
-            return refuse(&request, context).await;
+            let why = "the gateway says that the body is Base64, and it is not";
+            return refuse(&request, context, "the body cannot be read", why).await;
         }
+        let hosts = match settle(&mut request) {
+            Ok(hosts) => hosts,
+            Err(why) => return refuse(&request, context, "the request is wrong", why).await,
+        };
         let router = self.router.clone();
-        let mut adapter = Adapter::from(service_fn(move |request: Request| {
+        let mut adapter = Adapter::from(service_fn(move |mut request: Request| {
             let router = router.clone();
+            for host in &hosts {
+                request.headers_mut().append(HOST, host.clone());
+            }
             async move {
                 let answer = router.oneshot(request.map(into_body)).await;
                 let (parts, body) = answer.unwrap_or_else(|never| match never {}).into_parts();
@@ -97,11 +114,15 @@ fn is_base64(text: &str) -> bool {
     whole && last & spare == 0 && (spare == 0 || digits.len() % 4 > 1)
 }
 
-/// The refusal of a body that is not what its gateway says, in the form that the gateway expects.
-async fn refuse(request: &LambdaRequest, context: Context) -> Result<Value, Error> {
-    let detail = "the gateway says that the body is Base64, and it is not";
+/// The refusal of what cannot be read, in the form that the gateway expects.
+async fn refuse(
+    request: &LambdaRequest,
+    context: Context,
+    title: &'static str,
+    why: &'static str,
+) -> Result<Value, Error> {
     let mut adapter = Adapter::from(service_fn(move |_: Request| async move {
-        problem(StatusCode::BAD_REQUEST, "the body cannot be read", detail)
+        problem(StatusCode::BAD_REQUEST, title, why)
     }));
     let response = adapter
         .call(LambdaEvent::new(like(request), context))

@@ -13,6 +13,7 @@ mod metrics;
 mod parts;
 mod serve;
 mod steps;
+mod target;
 mod trace;
 mod world;
 

@@ -4,14 +4,14 @@ use aws::queue::refreshes::{self, Due};
 use domain::Duration;
 use engine::{
     cycle::{self, Step},
-    entries::Registry,
-    maintain,
+    entries::{Carried, Registry},
+    maintain, quarantine,
     refresh::Refreshed,
     upkeep,
 };
 use lambda_runtime::Context;
 use ports::{
-    jobs::{IndexJob, RebuildJob, UpkeepJob},
+    jobs::{IndexJob, RebuildJob, ReplayJob, UpkeepJob},
     refreshes::Order,
 };
 use serde_json::json;
@@ -24,8 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(15 * 60);
 const DELAY_MAX: Duration = Duration::from_secs(60);
 /// Left of an invocation's time when a refresh is given up: what was staged is garbage, and the message comes again.
 const MARGIN: std::time::Duration = std::time::Duration::from_secs(3);
-/// The visibility timeout that a refresh under way is prolonged by.
+/// The visibility timeout that a refresh under way is prolonged by, and after which one that failed comes again.
 const VISIBILITY: Duration = Duration::from_secs(60);
+/// After which a message comes again that nobody can read: soon in the dead-letter queue, it keeps its group from nothing.
+const MALFORMED: Duration = Duration::from_secs(5);
+/// Longest that the queue is waited for when a message is given back: less than what an invocation keeps for its end.
+const HIDING_MAX: Duration = Duration::from_secs(2);
 
 /// Takes one step of the cycle; when time alone makes the next one due soon, a delayed message will cause it.
 ///
@@ -127,30 +131,90 @@ fn measure(order: &Order, how: &Refreshed) {
     metrics::emit(("model", &model), &metrics);
 }
 
+/// A message that is to be delivered again.
+struct Again {
+    why: String,
+    /// When: the queue hides it for as long as an invocation may run, which is far too long for what failed at once.
+    after: Duration,
+}
+
+impl From<String> for Again {
+    fn from(why: String) -> Self {
+        let after = VISIBILITY;
+        Self { why, after }
+    }
+}
+
+/// Carries out what a message asks for; one that failed comes again soon.
 async fn one(deployed: &Deployed, message: &Message, context: &Context) -> Result<(), String> {
-    let left = remaining(context).saturating_sub(MARGIN);
-    let due = refreshes::decode(&message.body).map_err(|error| error.chain())?;
-    let _held = deployed
-        .refreshes
-        .extend(message.receipt.clone(), VISIBILITY);
-    let order = match due {
-        Due::Refresh(order) => order,
-        Due::Index(job) => return index(deployed, &job, left).await,
-        Due::Rebuild(job) => return rebuild(deployed, &job, left).await,
-        Due::Upkeep(job) => {
-            upkeep(deployed, &job, left).await;
-            return Ok(());
+    let (again, held) = match refreshes::decode(&message.body) {
+        Ok(due) => {
+            let receipt = message.receipt.clone();
+            let held = deployed.refreshes.extend(receipt, VISIBILITY);
+            match take(deployed, due, message, context).await {
+                Ok(()) => return Ok(()),
+                Err(again) => (again, Some(held)),
+            }
+        }
+        Err(error) => {
+            let (why, after) = (error.chain(), MALFORMED);
+            (Again { why, after }, None)
         }
     };
+    let hiding = async {
+        if let Some(held) = held {
+            held.end().await;
+        }
+        deployed
+            .refreshes
+            .hide(&message.receipt, again.after)
+            .await
+            .map_err(|error| error.chain())
+    };
+    let hidden = tokio::time::timeout(HIDING_MAX, hiding).await;
+    if let Err(error) = hidden.unwrap_or_else(|_| Err("the queue does not answer".to_owned())) {
+        tracing::warn!(
+            error,
+            "the message comes again at another time than it should"
+        );
+    }
+    Err(again.why)
+}
+
+async fn take(
+    deployed: &Deployed,
+    due: Due,
+    message: &Message,
+    context: &Context,
+) -> Result<(), Again> {
+    let left = remaining(context).saturating_sub(MARGIN);
+    match due {
+        Due::Refresh(order) => Ok(refresh(deployed, &order, message, left).await?),
+        Due::Index(job) => index(deployed, &job, left).await,
+        Due::Rebuild(job) => Ok(rebuild(deployed, &job, left).await?),
+        Due::Replay(job) => Ok(replay(deployed, &job, left).await?),
+        Due::Upkeep(job) => {
+            upkeep(deployed, &job, left).await;
+            Ok(())
+        }
+    }
+}
+
+async fn refresh(
+    deployed: &Deployed,
+    order: &Order,
+    message: &Message,
+    left: std::time::Duration,
+) -> Result<(), String> {
     let span = tracing::info_span!("refresh", model = %order.model, cycle = order.cycle,
         traceparent = message.attributes.get("traceparent"));
-    let refresh = cycle::carry_out(&deployed.world, &*deployed.refreshes, &order, PATIENCE);
+    let refresh = cycle::carry_out(&deployed.world, &*deployed.refreshes, order, PATIENCE);
     let refresh = tracing::Instrument::instrument(refresh, span);
     let (how, next) = tokio::time::timeout(left, refresh)
         .await
         .map_err(|_| "the invocation's time is over".to_owned())?
         .map_err(|error| error.chain())?;
-    measure(&order, &how);
+    measure(order, &how);
     let told = serde_json::to_value(&how).map_err(|error| error.to_string())?;
     tracing::info!(model = %order.model, cycle = order.cycle, %told, "refreshed");
     match next {
@@ -159,17 +223,27 @@ async fn one(deployed: &Deployed, message: &Message, context: &Context) -> Resul
     }
 }
 
-/// Builds an index of an entry. One that takes longer than the invocation has failed, and its item says so.
+/// Builds an index of an entry. One that takes longer than the invocation has failed, and its item says so. Where another
+/// delivery is at it this one comes again when that one would be dead: the queue counts deliveries, and five must do.
 async fn index(
     deployed: &Deployed,
     job: &IndexJob,
     left: std::time::Duration,
-) -> Result<(), String> {
+) -> Result<(), Again> {
     let registry = registry(deployed);
     let carried = registry
         .carry_out_job(job, left)
         .await
         .map_err(|error| error.chain())?;
+    if let Carried::Busy(until) = carried {
+        return Err(Again {
+            why: format!(
+                "another delivery of job `{}` is at it until {until}",
+                job.job
+            ),
+            after: until.since(deployed.world.clock.now()),
+        });
+    }
     tracing::info!(entry = %job.entry, index = job.index, job = job.job, ?carried, "an index");
     Ok(())
 }
@@ -185,6 +259,19 @@ async fn rebuild(
         .await
         .map_err(|error| error.chain())?;
     tracing::info!(entry = %job.entry, token = job.token, ?carried, "an entry computed anew");
+    Ok(())
+}
+
+/// Puts rows in quarantine through their model again. The item of the replay says how it ended.
+async fn replay(
+    deployed: &Deployed,
+    job: &ReplayJob,
+    left: std::time::Duration,
+) -> Result<(), String> {
+    let outcome = quarantine::carry_out(&deployed.world, job, left)
+        .await
+        .map_err(|error| error.chain())?;
+    tracing::info!(model = %job.model, job = job.job, ?outcome, "rows in quarantine replayed");
     Ok(())
 }
 

@@ -3,10 +3,12 @@
 use axum::{
     Json,
     extract::{Path, Request, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
 };
 use domain::TableName;
-use engine::quarantine::{self, Dropped, Listing, Replayed, Row};
-use serde::{Deserialize, Deserializer};
+use engine::quarantine::{self, Asked, Dropped, Listing, Row};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     Shared,
@@ -20,6 +22,13 @@ use crate::{
 struct Chosen {
     #[serde(default, deserialize_with = "some")]
     ids: Option<Vec<u64>>,
+}
+
+/// A replay that another process will carry out: the listing of the model's quarantine says when it has.
+#[derive(Debug, Serialize)]
+struct Waiting {
+    model: TableName,
+    replay: Asked,
 }
 
 /// `null` is no list: whoever sends it meant something else than all rows.
@@ -63,15 +72,20 @@ pub(crate) async fn show(
     ))
 }
 
-/// `POST /api/live/models/{model}/quarantine/replay`.
+/// `POST /api/live/models/{model}/quarantine/replay`: at once, or by the process that writes tables.
 pub(crate) async fn replay(
     State(shared): State<Shared>,
     Path(model): Path<String>,
     request: Request,
-) -> Answer<Json<Replayed>> {
+) -> Answer<Response> {
     let (model, ids) = asked(&shared, &model, request).await?;
+    if shared.world.jobs.is_some() {
+        let replay = quarantine::ask(&shared.world, &model, ids.as_deref()).await?;
+        let will = Waiting { model, replay };
+        return Ok((StatusCode::ACCEPTED, Json(will)).into_response());
+    }
     let done = quarantine::replay(&shared.world, &model, ids.as_deref()).await?;
-    Ok(Json(done))
+    Ok(Json(done).into_response())
 }
 
 /// `POST /api/live/models/{model}/quarantine/drop`.

@@ -14,8 +14,8 @@ use domain::{Duration, EntrySettings};
 use engine::entries::{Carried, Registry};
 use libtest_mimic::Trial;
 use ports::{
-    Error, Jobs, Kind,
-    jobs::{IndexJob, RebuildJob, UpkeepJob},
+    Clock as _, Error, Jobs, Kind,
+    jobs::{IndexJob, RebuildJob, ReplayJob, UpkeepJob},
 };
 use serde_json::{Value, json};
 use tests::{
@@ -30,7 +30,7 @@ use super::{
     kind,
     search::{found, notes},
 };
-use crate::plain::test_async;
+use crate::{gateway::hidden::Hiding, plain::test_async};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -42,6 +42,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         test_async(
             "entries::a_job_whose_first_delivery_dies_is_carried_out_by_the_next",
             dead,
+        ),
+        test_async(
+            "entries::a_message_whose_builder_may_live_is_hidden_until_it_does_not",
+            hidden,
         ),
         test_async(
             "entries::a_job_that_could_not_be_sent_does_not_keep_the_next_waiting",
@@ -89,6 +93,10 @@ impl Jobs for Sent {
         let mut rebuilds = self.rebuilds.lock().unwrap_or_else(PoisonError::into_inner);
         rebuilds.push_back(job.clone());
         Ok(())
+    }
+
+    async fn replay(&self, job: &ReplayJob) -> ports::Result<()> {
+        Err(Error::new(Kind::Invalid, "replay rows of", &job.model))
     }
 
     async fn upkeep(&self, _: &UpkeepJob) -> ports::Result<()> {
@@ -180,6 +188,11 @@ impl Both {
         self.builder.carry_out_job(job, RUNS).await
     }
 
+    /// What another delivery of a job is told that was taken just now.
+    fn busy(&self) -> Carried {
+        Carried::Busy(self.desk.site.lab.clock.now() + LEASE)
+    }
+
     async fn finds(&self) -> Result<()> {
         let rows = found(&self.desk, "/search", json!({ "query": "outage" })).await?;
         ensure!(rows == [1, 4], "{rows:?}");
@@ -242,12 +255,8 @@ async fn twice() -> Result<()> {
     let job = both.sent.take()?;
     let first = both.begin(&job).await?;
     // While one delivery is at it, another has to come again.
-    let busy = both.carry_out(&job).await;
-    ensure!(
-        busy.as_ref()
-            .is_err_and(|error| error.kind == Kind::Unavailable),
-        "{busy:?}"
-    );
+    let busy = both.carry_out(&job).await?;
+    ensure!(busy == both.busy(), "{busy:?}");
     both.told.go();
     ensure!(first.await?? == Carried::Done);
     ensure!(both.carry_out(&job).await? == Carried::Over);
@@ -268,12 +277,36 @@ async fn dead() -> Result<()> {
     first.abort();
     ensure!(first.await.is_err());
     both.told.now(BUILD);
-    ensure!(both.carry_out(&job).await.is_err(), "it may still live");
+    // It may still live: its message is hidden until it does not, and is delivered once more then.
+    ensure!(both.carry_out(&job).await? == both.busy());
     both.desk.site.lab.clock.advance(LEASE);
     ensure!(both.carry_out(&job).await? == Carried::Done);
     ensure!(both.status().await?["status"] == "ready");
     ensure!(both.carry_out(&job).await? == Carried::Over);
     ensure!(both.files().await? == 1);
+    both.finds().await
+}
+
+async fn hidden() -> Result<()> {
+    let both = Both::new().await?;
+    both.ask().await?;
+    let job = both.sent.take()?;
+    let first = both.begin(&job).await?;
+    first.abort();
+    ensure!(first.await.is_err());
+    both.told.now(BUILD);
+    let lab = &both.desk.site.lab;
+    lab.clock.advance(Duration::from_secs(20));
+    let hiding = Hiding::over(lab).await?;
+    let body = json!({ "build_index": job }).to_string();
+    ensure!(
+        hiding.deliver(body.clone()).await?,
+        "it is taken from one that may live"
+    );
+    // As long as the lease lasts: of five deliveries this one is the only one for nothing.
+    ensure!(hiding.last() == Some(40), "{:?}", hiding.last());
+    lab.clock.advance(Duration::from_secs(40));
+    ensure!(!hiding.deliver(body).await?, "nobody took it over");
     both.finds().await
 }
 

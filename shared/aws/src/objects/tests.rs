@@ -450,6 +450,15 @@ async fn an_address_for_an_upload_holds_its_length_and_that_nothing_is_there() {
 }
 
 #[test]
+fn headers_that_are_not_signed_are_not_asked_of_a_sender() {
+    let href = "http://aws.test/a?X-Amz-SignedHeaders=content-length%3Bhost&X-Amz-Signature=x";
+    let given = [("Content-Length", "5"), ("x-amzn-trace-id", "Root=1")];
+    let asked = super::of_signature(href, given.into_iter());
+    let want = std::collections::BTreeMap::from([("content-length".to_owned(), "5".to_owned())]);
+    assert_eq!(asked, want);
+}
+
+#[test]
 fn a_place_is_a_bucket_and_a_prefix() {
     let fake = Fake::new(|_: &Sent| panic!("nobody is asked"));
     let open = |url| {

@@ -1,17 +1,19 @@
 //! Refreshes that are due, on a FIFO queue: one group per model, so that no two functions refresh one model at a time. Jobs
-//! take the same way to the same function: those of entries in a group per index and one per entry, upkeep in one of its own.
+//! take the same way to the same function: those of entries in a group per index and one per entry, upkeep in one of its own,
+//! replays in that of their model's refreshes.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::Duration;
 use ports::{
-    Chance, Clock, Jobs, Kind, Refreshes, Result,
-    jobs::{IndexJob, RebuildJob, UpkeepJob},
+    Chance, Clock, Error, Jobs, Kind, Refreshes, Result,
+    jobs::{IndexJob, RebuildJob, ReplayJob, UpkeepJob},
     refreshes::Order,
 };
 use serde::{Deserialize, Serialize};
-use tokio::task::JoinHandle;
+use serde_json::Value;
+use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{
     Trace, current,
@@ -57,16 +59,19 @@ pub enum Due {
     Index(IndexJob),
     /// An entry computed anew.
     Rebuild(RebuildJob),
+    /// Rows in quarantine put through their model again.
+    Replay(ReplayJob),
     /// Tables maintained and entries swept.
     Upkeep(UpkeepJob),
 }
 
-/// The body of a message that asks for something else than a refresh: no order is written like this.
+/// The body of a message that asks for something else than a refresh: one word, and no order has as few.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Job {
     BuildIndex(IndexJob),
     RebuildEntry(RebuildJob),
+    Replay(ReplayJob),
     Upkeep(UpkeepJob),
 }
 
@@ -75,15 +80,19 @@ enum Job {
 /// # Errors
 /// `Corrupt` when it asks for nothing we know: such a message belongs in the dead-letter queue.
 pub fn decode(body: &str) -> Result<Due> {
-    match serde_json::from_str::<Job>(body) {
-        Ok(Job::BuildIndex(job)) => return Ok(Due::Index(job)),
-        Ok(Job::RebuildEntry(job)) => return Ok(Due::Rebuild(job)),
-        Ok(Job::Upkeep(job)) => return Ok(Due::Upkeep(job)),
-        Err(_) => {}
+    let corrupt = |what, error| Error::new(Kind::Corrupt, what, shortened(body)).because(error);
+    let read: Value = serde_json::from_str(body).map_err(|error| corrupt("read message", error))?;
+    if read.as_object().is_none_or(|fields| fields.len() != 1) {
+        let order = serde_json::from_value(read).map_err(|error| corrupt("read refresh", error));
+        return order.map(Due::Refresh);
     }
-    serde_json::from_str(body)
-        .map(Due::Refresh)
-        .map_err(|e| ports::Error::new(Kind::Corrupt, "read refresh", shortened(body)).because(e))
+    let job = serde_json::from_value(read).map_err(|error| corrupt("read job", error))?;
+    Ok(match job {
+        Job::BuildIndex(job) => Due::Index(job),
+        Job::RebuildEntry(job) => Due::Rebuild(job),
+        Job::Replay(job) => Due::Replay(job),
+        Job::Upkeep(job) => Due::Upkeep(job),
+    })
 }
 
 /// The text, or a digest in its place when it is too long. Names of models are plain, so every character is allowed.
@@ -128,18 +137,33 @@ impl SqsRefreshes {
         self.outlet.send(orders.iter().map(message).collect()).await
     }
 
+    /// Keeps a message invisible to others for so long from now on, and no longer.
+    ///
+    /// # Errors
+    /// What the queue answers; the message then stays as it was.
+    pub async fn hide(&self, receipt: &str, time: Duration) -> Result<()> {
+        let hidden = self.hold(receipt.to_owned(), time).prolong().await;
+        hidden.map_err(|answer| error("hide message of", self.outlet.url(), answer))
+    }
+
+    fn hold(&self, receipt: String, timeout: Duration) -> Hold {
+        Hold {
+            client: self.outlet.client().clone(),
+            url: self.outlet.url().to_owned(),
+            receipt,
+            timeout: timeout.clamp(Duration::from_secs(1), VISIBILITY_MAX),
+            clock: self.outlet.patience().clock(),
+        }
+    }
+
     /// Keeps a message invisible to others for as long as the answer lives, however long its refresh runs. `timeout` is
     /// the queue's visibility timeout.
     pub fn extend(&self, receipt: impl Into<String>, timeout: Duration) -> Extend {
-        let hold = Hold {
-            client: self.outlet.client().clone(),
-            url: self.outlet.url().to_owned(),
-            receipt: receipt.into(),
-            timeout: timeout.clamp(Duration::from_secs(1), VISIBILITY_MAX),
-            clock: self.outlet.patience().clock(),
-        };
+        let hold = self.hold(receipt.into(), timeout);
+        let (stop, stopped) = oneshot::channel();
         Extend {
-            holding: tokio::spawn(hold.keep()),
+            holding: tokio::spawn(hold.keep(stopped)),
+            stop,
         }
     }
 }
@@ -182,6 +206,13 @@ impl Jobs for SqsRefreshes {
         self.send_job(of, group, &job.token).await
     }
 
+    async fn replay(&self, job: &ReplayJob) -> Result<()> {
+        // Among the refreshes of its model, so that the two do not take the model from each other.
+        let group = fitting(job.model.to_string());
+        self.send_job(Job::Replay(job.clone()), group, &job.job)
+            .await
+    }
+
     async fn upkeep(&self, job: &UpkeepJob) -> Result<()> {
         // Whoever finds the same mark within five minutes sends nothing: the job waits, or is at work. Of a mark that is not
         // there nothing tells whether it is still the same one.
@@ -200,6 +231,17 @@ impl Jobs for SqsRefreshes {
 #[must_use = "dropped, it prolongs nothing"]
 pub struct Extend {
     holding: JoinHandle<()>,
+    stop: oneshot::Sender<()>,
+}
+
+impl Extend {
+    /// Stops once a call under way is answered, so that none comes after what the queue is told next.
+    pub async fn end(mut self) {
+        let (stopped, _) = oneshot::channel();
+        // Nobody hears it when it has stopped by itself.
+        let _ = std::mem::replace(&mut self.stop, stopped).send(());
+        let _ = (&mut self.holding).await;
+    }
 }
 
 impl Drop for Extend {
@@ -218,13 +260,17 @@ struct Hold {
 }
 
 impl Hold {
-    async fn keep(self) {
+    async fn keep(self, mut stopped: oneshot::Receiver<()>) {
         let third = self.timeout / 3;
         // At once: what the queue hides a message for is the longest an invocation may run, and a refresh that fails soon
         // is to be delivered again soon.
         let mut next = self.clock.now();
         loop {
-            self.clock.sleep_until(next).await;
+            tokio::select! {
+                biased;
+                _ = &mut stopped => return,
+                () = self.clock.sleep_until(next) => {}
+            }
             // From here and not from the moment missed: a late call must not be followed by a hurry of others.
             next = self.clock.now() + third;
             let Err(answer) = self.prolong().await else {

@@ -6,7 +6,7 @@ use domain::{Duration, Position, TableName, Timestamp};
 use futures::FutureExt;
 use ports::{
     Jobs, Kind, Queue,
-    jobs::{IndexJob, RebuildJob, UpkeepJob},
+    jobs::{IndexJob, RebuildJob, ReplayJob, UpkeepJob},
     queue::Announcement,
     refreshes::Order,
 };
@@ -341,6 +341,54 @@ async fn jobs_of_an_index_are_one_group_and_are_told_from_refreshes() {
     let cut = body.replace("\"job\"", "\"jab\"");
     let odd = refreshes::decode(&cut).expect_err("it names no job");
     assert_eq!(odd.kind, Kind::Corrupt);
+    assert!(
+        odd.chain().contains("missing field `job`"),
+        "{}",
+        odd.chain()
+    );
+    let odd = refreshes::decode(r#"{"paint_index":{}}"#).expect_err("nobody knows it");
+    assert!(odd.chain().contains("`paint_index`"), "{}", odd.chain());
+    let odd = refreshes::decode(r#"{"cycle":1,"attempt":1}"#).expect_err("an order of nothing");
+    assert!(
+        odd.chain().contains("missing field `model`"),
+        "{}",
+        odd.chain()
+    );
+}
+
+#[tokio::test]
+async fn a_replay_is_among_the_refreshes_of_its_model() {
+    let fake = Fake::new(|sent: &Sent| answered(sent, |_| None));
+    let queue = queue_of(&fake, Arc::default());
+    let job = ReplayJob {
+        model: "silver.orders".parse().expect("a table"),
+        job: "a-job".to_owned(),
+    };
+    queue.replay(&job).await.expect("it is taken");
+    let sent = entries(&fake.sent()[0])[0].clone();
+    assert_eq!(sent["MessageGroupId"], "silver.orders");
+    assert_eq!(sent["MessageDeduplicationId"], "a-job");
+    let body = sent["MessageBody"].as_str().expect("a body");
+    assert_eq!(
+        body,
+        r#"{"replay":{"model":"silver.orders","job":"a-job"}}"#
+    );
+    let read = refreshes::decode(body).expect("our own");
+    assert_eq!(read, Due::Replay(job));
+}
+
+#[tokio::test]
+async fn a_message_is_hidden_for_whole_seconds() {
+    let fake = Fake::new(|_: &Sent| Reply::ok("{}"));
+    let queue = queue_of(&fake, Arc::default());
+    for time in [Duration::ZERO, Duration::from_millis(4_001)] {
+        queue.hide("receipt", time).await.expect("it is hidden");
+    }
+    let asked = fake.sent().into_iter().map(|sent| sent.json());
+    let asked: Vec<_> = asked
+        .map(|json| json["VisibilityTimeout"].clone())
+        .collect();
+    assert_eq!(asked, [1, 5]);
 }
 
 #[tokio::test]

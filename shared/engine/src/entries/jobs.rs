@@ -1,11 +1,11 @@
 //! Who builds an index that was begun, or computes an entry that is stale: a task of this process, or whoever is sent the job.
 
 use domain::{
-    Duration,
+    Duration, Timestamp,
     entry::{self, EntryId, IndexState, Lease, index_key},
 };
 use ports::{
-    Error, Kind, Result,
+    Result,
     error::chain,
     jobs::{IndexJob, RebuildJob},
     state::{Expect, Key, Outcome, Write},
@@ -25,6 +25,8 @@ pub enum Carried {
     Done,
     /// Nothing was left to do: it had ended before, was taken over, or its entry has moved on.
     Over,
+    /// Another delivery is at it, or died at it. It has to be delivered again at its deadline: before that the answer is the same.
+    Busy(Timestamp),
 }
 
 impl Registry {
@@ -85,7 +87,7 @@ impl Registry {
     /// one takes it; when that one is not heard of until its deadline, the next begins another job in its place.
     ///
     /// # Errors
-    /// `Unavailable` when another delivery is at it, or a port does not answer: it has to be delivered again.
+    /// `Unavailable` when a port does not answer: it has to be delivered again.
     pub async fn carry_out_job(&self, job: &IndexJob, time: Duration) -> Result<Carried> {
         let (id, until) = (&job.entry, self.now() + time);
         for _ in 0..ATTEMPTS {
@@ -114,8 +116,7 @@ impl Registry {
                 let renewed = self.renew(&entry, &held.index, held.version, 0).await?;
                 renewed.map(|version| Held { version, ..held })
             } else if self.now() < deadline {
-                return Err(Error::new(Kind::Unavailable, "index", id)
-                    .because("another delivery of this job is at it"));
+                return Ok(Carried::Busy(deadline));
             } else {
                 self.replace(&entry, held, row.version).await?
             };
