@@ -184,6 +184,17 @@ async fn told() -> Result<()> {
     ensure!(edited(&site).await?, "old rows are there still");
     run(&site, &[], true).await?;
     ensure!(!edited(&site).await?, "all rows follow the new definition");
+    // A server that was started before the edit goes on with the old definition.
+    site.lab.set_models(&[silver(AMOUNT, "id")])?;
+    site.event("x", json!({ "id": 5, "amount": 1 }).to_string())
+        .await?;
+    site.cycle().await?;
+    ensure!(edited(&site).await?, "its rows are another definition's");
+    site.lab
+        .set_models(&[silver(&format!("2 * {AMOUNT}"), "id")])?;
+    ensure!(edited(&site).await?, "a row of the old one is there");
+    run(&site, &[], true).await?;
+    ensure!(!edited(&site).await?, "all rows follow the new definition");
     Ok(())
 }
 

@@ -64,6 +64,11 @@ fn of_model(model: &ModelStatus) -> Vec<String> {
             format!("came later than tombstones are kept, and went to {kept} (late_after_gc)"),
         ),
         some(
+            model.unordered_events,
+            "change event",
+            format!("without a place in the order of changes, put into {kept} (unordered_events)"),
+        ),
+        some(
             model.unavailable_values,
             "value",
             String::from(

@@ -250,7 +250,7 @@ pub struct ModelState {
     /// Warn-severity assertions that failed in the last success.
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// Digest of the query last built, for batch tables and `plan`.
+    /// Digest of the query last built, for batch tables and `plan`; with `+` behind it when rows of other queries came since.
     #[serde(default)]
     pub built_from: Option<String>,
     /// Materialization, strategy and key of the last build; none before it was remembered.

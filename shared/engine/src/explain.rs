@@ -110,8 +110,8 @@ pub fn edited(model: &Model) -> String {
              to all rows; `headwater run {name} --full` does it now"
         ),
         false => format!(
-            "edited since its rows were built: new rows follow the new definition, `headwater run {name} --full` applies \
-             it to all"
+            "edited since its rows were built: new rows follow the definition that their refresh knew (restart `serve` after an \
+             edit); then `headwater run {name} --full` applies it to all"
         ),
     }
 }

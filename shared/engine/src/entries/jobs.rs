@@ -207,7 +207,7 @@ impl Registry {
         }
         let built = self.build(id, taken.token, &taken.spec, time, false).await;
         if let Err(error) = built {
-            tracing::warn!(entry = %id, %error, "a rebuild failed; the stale entry is served");
+            tracing::warn!(entry = %id, error = error.told(), "a rebuild failed; the stale entry is served");
         }
         Ok(Carried::Done)
     }

@@ -182,6 +182,14 @@ pub enum Refused {
 }
 
 impl Refused {
+    /// What went wrong, with its causes: what a log has to say.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Port(error) => error.chain(),
+            other => other.to_string(),
+        }
+    }
+
     /// Something is wrong with the request itself.
     fn invalid(
         action: &'static str,

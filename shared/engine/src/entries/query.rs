@@ -105,7 +105,7 @@ impl Registry {
                         Ok(entry) => return Ok(Ran::Built(Box::new(entry))),
                         Err(error) if is_lost(&error) => {}
                         Err(error) => {
-                            tracing::warn!(entry = %id, %error, "a rebuild failed; the stale entry is served");
+                            tracing::warn!(entry = %id, error = error.told(), "a rebuild failed; the stale entry is served");
                             return Ok(Ran::Stale(entry));
                         }
                     }
@@ -184,7 +184,7 @@ impl Registry {
         tokio::spawn(async move {
             let built = registry.compute(&id, &token, &spec, time, checked).await;
             if let Err(error) = &built {
-                tracing::warn!(entry = %id, %error, "a build failed");
+                tracing::warn!(entry = %id, error = error.told(), "a build failed");
                 registry.clean_up(&id, &token, error).await;
             }
             built
@@ -215,7 +215,7 @@ impl Registry {
             // It committed nothing, so nobody reads what it wrote, maybe after the eviction that looked before.
             Refused::Fenced(_) => {
                 if let Err(error) = self.discard(id, token).await {
-                    tracing::warn!(entry = %id, %error, "what a lost build wrote is left to reconcile");
+                    tracing::warn!(entry = %id, error = error.told(), "what a lost build wrote is left to reconcile");
                 }
             }
             _ => self.give_back(id, token).await,
@@ -231,7 +231,7 @@ impl Registry {
             Err(error) => Err(error),
         };
         if let Err(error) = left {
-            tracing::warn!(entry = %id, %error, "a build that failed is left to its deadline and to reconcile");
+            tracing::warn!(entry = %id, error = error.told(), "a build that failed is left to its deadline and to reconcile");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The one transaction of a refresh (**W-2**), and the record of one that failed.
 
 use domain::{
-    Duration, Position, SEQUENCE, Timestamp,
+    Duration, Materialized, Position, SEQUENCE, Timestamp,
     items::{self, Advance, Consumed, Control, Head, ModelState},
     lag::slow_ms,
     plan,
@@ -19,6 +19,8 @@ use super::{
 };
 use crate::{World, load};
 
+/// Ends the digest of a table with rows of several definitions. No digest has it.
+const SEVERAL: &str = "+";
 /// Commits of a model that stay listed: what a reader may still have to find the origin of.
 const COMMITS_KEPT: u64 = 1_000;
 /// Attempts to record a failure while others write the same items.
@@ -255,12 +257,26 @@ fn succeeded(
         warnings,
         shape: Some(shape(job.model)),
         built_from: match &before.built_from {
-            // Rows of earlier definitions stay until a rebuild.
-            Some(first) if is_live(job.model) && loaded.is_built() && !made.rebuilt => {
-                Some(first.clone())
+            // Rows of earlier definitions stay until a rebuild, and so do those of a process that had not been told of an edit.
+            Some(first)
+                if is_live(job.model)
+                    && job.model.config.materialized == Materialized::Incremental
+                    && loaded.is_built()
+                    && !made.rebuilt =>
+            {
+                Some(joined(first, &job.digest))
             }
             _ => Some(job.digest.clone()),
         },
+    }
+}
+
+/// What a table is built from that has rows of `first`, and gets rows of `digest`: itself, or no definition that a model can have,
+/// so that the model is edited for whoever looks, until it is rebuilt.
+fn joined(first: &str, digest: &str) -> String {
+    match first == digest || first.ends_with(SEVERAL) {
+        true => first.to_owned(),
+        false => format!("{first}{SEVERAL}"),
     }
 }
 
