@@ -13,7 +13,7 @@ use crate::{
     lag::{Grain, Recent},
 };
 
-pub use replay::{Replay, ReplayEnd, ReplayOutcome};
+pub use replay::{Replay, ReplayCounts, ReplayEnd, ReplayOutcome};
 
 /// Partition of everything about one table: `table#<t>`.
 #[must_use]

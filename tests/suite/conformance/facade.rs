@@ -7,11 +7,11 @@ use client::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use tests::{case::Chain, parquet, site::Site, transport::Direct};
+use tests::{case::Chain, parquet, transport::Direct, world::Adapter};
 
-pub(super) async fn replay(rows: &[Value], cases: &[Chain]) -> Result<()> {
+pub(super) async fn replay(rows: &[Value], cases: &[Chain], adapter: Adapter) -> Result<()> {
     for settings in ["", "materialize:\n  inline_max: 1B\n"] {
-        let site = Site::in_memory(&[], settings)?;
+        let site = super::site(adapter, settings).await?;
         let client = Direct::new(site.router()).client();
         let batch = parquet::batch(rows)?;
         let call = || {

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use tests::{case::Pair, site::Site};
+use tests::{case::Pair, site::Site, world::Adapter};
 
-pub(super) async fn replay(pairs: &[Pair]) -> Result<()> {
-    let site = Site::in_memory(&[], "")?;
+pub(super) async fn replay(pairs: &[Pair], adapter: Adapter) -> Result<()> {
+    let site = super::site(adapter, "").await?;
     for pair in pairs {
         let said = || format!("{pair:?}");
         let a = fingerprint(&site, &pair.a).await.with_context(said)?;

@@ -12,13 +12,16 @@ mod materialize;
 mod model;
 mod schedule;
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 
 use anyhow::{Context, Result, bail, ensure};
+use domain::LiveSettings;
+use lake::EntryLake;
 use libtest_mimic::Trial;
 use tests::{
     case::{Case, Kind},
-    world::Adapter,
+    site::Site,
+    world::{Adapter, Lab},
 };
 
 use crate::plain::{block_on, test, test_emulated};
@@ -32,10 +35,10 @@ const AWS: &str = "HEADWATER_CONFORMANCE_AWS";
 /// each strategy and kind of change (L01 append, L03 merge, L04 delete+insert, L15 and L20 changes of other databases), a chain (L07), two
 /// inputs (L10), a diamond (H02), rows that others left in the warehouse (L14), a failed assertion (L23), retries (L25), a
 /// pause (L27), schema changes (L32, H10), announcements out of order (D02), and entries: a hit (M01), data that is gone (M11),
-/// an orphan (M13), a rebuild behind a stale answer (M15).
-const ON_AWS: [&str; 19] = [
+/// an orphan (M13), a rebuild behind a stale answer (M15), the calls of a frame (M18), and what calls are named (M19).
+const ON_AWS: [&str; 21] = [
     "L01", "L03", "L04", "L07", "L10", "L14", "L15", "L20", "L23", "L25", "L27", "L32", "D02",
-    "H02", "H10", "M01", "M11", "M13", "M15",
+    "H02", "H10", "M01", "M11", "M13", "M15", "M18", "M19",
 ];
 
 fn shared() -> Option<PathBuf> {
@@ -89,7 +92,11 @@ fn on_aws(case: Case, listed: Option<String>) -> Option<Trial> {
     let wanted = all || ON_AWS.contains(&case.id.as_str());
     let runs = matches!(
         case.kind,
-        Kind::Live(_) | Kind::Delivery(_) | Kind::Materialize(_)
+        Kind::Live(_)
+            | Kind::Delivery(_)
+            | Kind::Materialize(_)
+            | Kind::Fingerprint { .. }
+            | Kind::Facade { .. }
     );
     (wanted && runs).then(|| {
         test_emulated(format!("conformance::{}::aws", case.id), || async move {
@@ -97,6 +104,8 @@ fn on_aws(case: Case, listed: Option<String>) -> Option<Trial> {
                 Kind::Delivery(live) => delivery::replay(live, Adapter::Aws).await,
                 Kind::Live(live) => live::replay(live, Adapter::Aws).await,
                 Kind::Materialize(case) => materialize::replay(case, Adapter::Aws).await,
+                Kind::Fingerprint { pairs } => fingerprint::replay(pairs, Adapter::Aws).await,
+                Kind::Facade { rows, cases } => facade::replay(rows, cases, Adapter::Aws).await,
                 _ => bail!("no such case runs on AWS"),
             };
             let outcome = outcome.with_context(|| format!("{}: {}", case.id, case.title));
@@ -134,15 +143,15 @@ fn variants(case: &Case) -> Vec<(String, Adapter)> {
             .map(|adapter| (format!("conformance::{id}::{}", adapter.name()), adapter))
             .collect(),
         // Cycles have no part in entries.
-        Kind::Materialize(_) => [Adapter::Memory, Adapter::Embedded]
-            .into_iter()
-            .map(|adapter| (format!("conformance::{id}::{}", adapter.name()), adapter))
-            .collect(),
-        Kind::Validate { .. }
-        | Kind::ConfigParse { .. }
-        | Kind::Schedule(_)
-        | Kind::Fingerprint { .. }
-        | Kind::Facade { .. } => vec![(format!("conformance::{id}"), Adapter::Memory)],
+        Kind::Materialize(_) | Kind::Fingerprint { .. } | Kind::Facade { .. } => {
+            [Adapter::Memory, Adapter::Embedded]
+                .into_iter()
+                .map(|adapter| (format!("conformance::{id}::{}", adapter.name()), adapter))
+                .collect()
+        }
+        Kind::Validate { .. } | Kind::ConfigParse { .. } | Kind::Schedule(_) => {
+            vec![(format!("conformance::{id}"), Adapter::Memory)]
+        }
     }
 }
 
@@ -155,10 +164,20 @@ fn replay(case: &Case, adapter: Adapter) -> Result<()> {
         Kind::ConfigParse { cases } => model::parse(cases),
         Kind::Schedule(schedule) => schedule::replay(schedule),
         Kind::Materialize(case) => block_on(materialize::replay(case, adapter)),
-        Kind::Fingerprint { pairs } => block_on(fingerprint::replay(pairs)),
-        Kind::Facade { rows, cases } => block_on(facade::replay(rows, cases)),
+        Kind::Fingerprint { pairs } => block_on(fingerprint::replay(pairs, adapter)),
+        Kind::Facade { rows, cases } => block_on(facade::replay(rows, cases, adapter)),
     }
     .with_context(|| format!("{}: {}", case.id, case.title))
+}
+
+/// Routes without models over what an adapter keeps; links lead to the store itself where it signs them.
+async fn site(adapter: Adapter, settings: &str) -> Result<Site> {
+    let mut lab = Lab::open(adapter, &[], LiveSettings::default()).await?;
+    if let Some(place) = &lab.place {
+        let entries = EntryLake::new(lab.objects.clone()).signed_by(place.s3());
+        lab.world.entries = Arc::new(entries);
+    }
+    Site::new(lab, settings)
 }
 
 /// A listed case has to fail, any other has to pass.

@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use domain::{Duration, items::ReplayOutcome};
+use domain::{
+    Duration,
+    items::{ReplayCounts, ReplayOutcome},
+};
 use engine::quarantine::carry_out;
 use ports::{
     Error, Jobs, Kind,
@@ -130,12 +133,12 @@ impl Both {
 }
 
 fn done(replayed: u64, left: u64) -> Option<ReplayOutcome> {
-    Some(ReplayOutcome::Done {
+    Some(ReplayOutcome::Done(ReplayCounts {
         replayed,
         added: replayed,
         rebuilt: false,
         left,
-    })
+    }))
 }
 
 async fn elsewhere() -> Result<()> {

@@ -33,21 +33,25 @@ pub struct ReplayEnd {
 #[serde(rename_all = "snake_case")]
 pub enum ReplayOutcome {
     /// It was carried out.
-    Done {
-        /// Rows that are in quarantine no more.
-        replayed: u64,
-        /// Rows of the model that were added.
-        added: u64,
-        /// Whether all of the model was built anew.
-        rebuilt: bool,
-        /// Rows that stayed in quarantine.
-        left: u64,
-    },
+    Done(ReplayCounts),
     /// It was not, and nothing went in.
     Failed {
         /// Why.
         reason: String,
     },
+}
+
+/// What a [`Replay`] did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayCounts {
+    /// Rows that are in quarantine no more.
+    pub replayed: u64,
+    /// Rows of the model that were added.
+    pub added: u64,
+    /// Whether all of the model was built anew.
+    pub rebuilt: bool,
+    /// Rows that stayed in quarantine.
+    pub left: u64,
 }
 
 #[cfg(test)]

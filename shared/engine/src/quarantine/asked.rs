@@ -6,7 +6,7 @@
 
 use domain::{
     Duration, TableName,
-    items::{self, Quarantine, Replay, ReplayEnd, ReplayOutcome},
+    items::{self, Quarantine, Replay, ReplayCounts, ReplayEnd, ReplayOutcome},
 };
 use ports::{
     Error, Kind, Result,
@@ -45,16 +45,7 @@ pub struct Asked {
 #[serde(untagged)]
 pub enum Told {
     /// It was carried out.
-    Done {
-        /// Rows that are in quarantine no more.
-        replayed: u64,
-        /// Rows of the model that were added.
-        added: u64,
-        /// Whether all of the model was built anew.
-        rebuilt: bool,
-        /// Rows that stayed in quarantine.
-        left: u64,
-    },
+    Done(ReplayCounts),
     /// It was not.
     Failed {
         /// Why.
@@ -66,7 +57,7 @@ impl From<Replay> for Asked {
     fn from(replay: Replay) -> Self {
         let status = match replay.ended.as_ref().map(|ended| &ended.outcome) {
             None => "waiting",
-            Some(ReplayOutcome::Done { .. }) => "done",
+            Some(ReplayOutcome::Done(_)) => "done",
             Some(ReplayOutcome::Failed { .. }) => "failed",
         };
         Self {
@@ -83,17 +74,7 @@ impl From<Replay> for Asked {
 impl From<ReplayOutcome> for Told {
     fn from(outcome: ReplayOutcome) -> Self {
         match outcome {
-            ReplayOutcome::Done {
-                replayed,
-                added,
-                rebuilt,
-                left,
-            } => Self::Done {
-                replayed,
-                added,
-                rebuilt,
-                left,
-            },
+            ReplayOutcome::Done(counts) => Self::Done(counts),
             ReplayOutcome::Failed { reason } => Self::Failed { reason },
         }
     }
@@ -191,12 +172,12 @@ pub async fn carry_out(
         () = world.clock.sleep_until(until) => Err(overdue(&job.model)),
     };
     let outcome = match ended {
-        Ok(done) => ReplayOutcome::Done {
+        Ok(done) => ReplayOutcome::Done(ReplayCounts {
             replayed: done.replayed,
             added: done.added,
             rebuilt: done.rebuilt,
             left: done.left.len() as u64,
-        },
+        }),
         Err(error) if matches!(error.kind, Kind::Unavailable | Kind::Conflict) => {
             return Err(error);
         }

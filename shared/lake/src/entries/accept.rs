@@ -62,36 +62,33 @@ pub(super) fn schema(action: &'static str, set: &DataSet, schema: &Schema) -> Re
 
 /// Whether parquet has a form for a type. Its own conversion panics over unions, which is what `->` of JSON answers with.
 fn is_storable(kind: &DataType) -> bool {
-    match kind {
-        DataType::Union(_, _) => false,
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _)
-        | DataType::RunEndEncoded(_, item) => is_storable(item.data_type()),
-        DataType::Struct(fields) => fields.iter().all(|field| is_storable(field.data_type())),
-        DataType::Dictionary(_, values) => is_storable(values),
-        _ => true,
-    }
+    let union = |kind| matches!(kind, &DataType::Union(_, _)).then_some(());
+    within(kind, &union).is_none()
 }
 
 /// The time zone somewhere in a type that no moment can be shown in.
 fn unknown_zone(kind: &DataType) -> Option<&str> {
-    match kind {
+    within(kind, &|kind| match kind {
         DataType::Timestamp(_, Some(zone)) => zone.parse::<Tz>().is_err().then_some(zone.as_ref()),
+        _ => None,
+    })
+}
+
+/// What is found first of a type and those it holds.
+fn within<'a, T>(kind: &'a DataType, find: &impl Fn(&'a DataType) -> Option<T>) -> Option<T> {
+    let of_item = |kind: &'a DataType| within(kind, find);
+    find(kind).or_else(|| match kind {
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)
         | DataType::LargeListView(item)
         | DataType::FixedSizeList(item, _)
         | DataType::Map(item, _)
-        | DataType::RunEndEncoded(_, item) => unknown_zone(item.data_type()),
-        DataType::Struct(fields) => fields.iter().find_map(|f| unknown_zone(f.data_type())),
-        DataType::Dictionary(_, values) => unknown_zone(values),
+        | DataType::RunEndEncoded(_, item) => of_item(item.data_type()),
+        DataType::Struct(fields) => fields.iter().find_map(|field| of_item(field.data_type())),
+        DataType::Dictionary(_, values) => of_item(values),
         _ => None,
-    }
+    })
 }
 
 /// Writes an upload as it arrives. It is complete only when it ended well, and every page of it can be read.
