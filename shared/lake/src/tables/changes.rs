@@ -120,7 +120,7 @@ async fn compare(
 
 fn feed(to: &Table, parts: Vec<(RowChange, Picked)>) -> Feed {
     Feed {
-        schema: to.columns.read.clone(),
+        schema: to.columns.shown.clone(),
         parts,
         in_sequence: false,
     }

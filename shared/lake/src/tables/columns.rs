@@ -16,13 +16,18 @@ use super::types::{self, Ids};
 /// The policies of `on_schema_change`, as messages name them.
 const POLICIES: &str = "on_schema_change is append_new_columns, ignore, fail or sync_all_columns";
 
-/// A table's columns three ways: Iceberg's, as readers see them, as parquet files have them.
+/// The column of a table of change events that is ours alone; see `origins`.
+pub(crate) const ORIGINS: &str = "_origins";
+
+/// A table's columns four ways: Iceberg's, as they are read, as parquet files have them, as readers see them.
 #[derive(Clone, Debug)]
 pub(crate) struct Columns {
     /// With ids.
     pub iceberg: iceberg::spec::SchemaRef,
     /// Without ids.
     pub read: SchemaRef,
+    /// The same without [`ORIGINS`].
+    pub shown: SchemaRef,
     /// With ids in the metadata of each field.
     pub file: SchemaRef,
 }
@@ -42,9 +47,19 @@ impl Columns {
             Ok::<_, Error>(Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?)))
         };
         let (read, file) = (arrow(Ids::Left)?, arrow(Ids::Kept)?);
+        let shown = match position(&read, ORIGINS) {
+            None => read.clone(),
+            Some(own) => {
+                let others = read.fields().iter().enumerate();
+                let others = others.filter(|(at, _)| *at != own);
+                let others: Vec<_> = others.map(|(_, field)| field.clone()).collect();
+                Arc::new(Schema::new(others))
+            }
+        };
         Ok(Self {
             iceberg,
             read,
+            shown,
             file,
         })
     }
@@ -72,6 +87,16 @@ pub(crate) struct Incoming {
     pub kind: Option<DataType>,
 }
 
+impl Incoming {
+    /// The column that no query delivers.
+    pub(crate) fn origins() -> Self {
+        Self {
+            name: ORIGINS.to_owned(),
+            kind: Some(DataType::Utf8),
+        }
+    }
+}
+
 /// What a query delivers, checked: at least one column, no name twice, no type that tables cannot hold.
 pub(crate) fn incoming(table: &TableName, schema: &Schema) -> Result<Vec<Incoming>> {
     let invalid = |why: String| Error::new(Kind::Invalid, "store rows of", table).because(why);
@@ -87,6 +112,11 @@ pub(crate) fn incoming(table: &TableName, schema: &Schema) -> Result<Vec<Incomin
             if !seen.insert(name.to_lowercase()) {
                 return Err(invalid(format!(
                     "the query yields column `{name}` twice; rename one with AS"
+                )));
+            }
+            if name.eq_ignore_ascii_case(ORIGINS) {
+                return Err(invalid(format!(
+                    "the query yields column `{name}`, which is kept for where values of change events are from; rename it with AS"
                 )));
             }
             let kind = types::canonical(field.data_type()).ok_or_else(|| {
@@ -115,6 +145,13 @@ pub(crate) fn create(incoming: &[Incoming]) -> Vec<NestedFieldRef> {
     Fresh { last: 0 }.fields(&incoming.iter().collect::<Vec<_>>())
 }
 
+/// Fields of a table with [`ORIGINS`] behind the others. It is numbered after `last_id`.
+pub(crate) fn with_origins(columns: &Columns, last_id: i32) -> Vec<NestedFieldRef> {
+    let fields = columns.iceberg.as_struct().fields().iter().cloned();
+    let own = Fresh { last: last_id }.field(&Incoming::origins());
+    fields.chain([own]).collect()
+}
+
 /// Decides the columns of an existing table under a policy. New fields are numbered after `last_id`.
 pub(crate) fn evolve(
     table: &TableName,
@@ -139,6 +176,8 @@ pub(crate) fn evolve(
             .iter()
             .find(|c| c.name.eq_ignore_ascii_case(field.name()))
         {
+            // No query delivers it.
+            None if field.name() == ORIGINS => {}
             None => differences.push(format!(
                 "column `{}` is missing from the query",
                 field.name()

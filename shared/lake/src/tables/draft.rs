@@ -74,6 +74,13 @@ impl Draft {
         Self::new(table, builder)
     }
 
+    /// The same with other columns.
+    pub(crate) fn with(&self, table: &TableName, fields: Vec<NestedFieldRef>) -> Result<Self> {
+        let builder = self.builder.clone();
+        let builder = builder.add_current_schema(schema(table, fields)?);
+        Self::new(table, builder.map_err(|e| failed(table, e))?)
+    }
+
     fn new(table: &TableName, builder: TableMetadataBuilder) -> Result<Self> {
         let metadata = builder
             .clone()

@@ -1,21 +1,23 @@
 //! Staging change events: reduce them to one per key, look at what the table and its tombstones hold of those keys, and
 //! make the change that is left. The cost follows the batch, as a merge's does.
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::{
+    array::RecordBatch,
+    datatypes::{DataType, Schema},
+};
 use domain::{DELETED, OnSchemaChange, SEQUENCE, TableName};
 use ports::{
     Error, Kind, Result,
     tables::{Change, Deletes, Events as Apply, Staged, Tombstones},
 };
-use roaring::RoaringTreemap;
 
 use super::{
     Lake,
-    columns::{self, Columns, Incoming},
+    columns::{self, Columns, Incoming, ORIGINS},
     fill, flags,
     gaps::Gaps,
     intake::{Keyed, Taken},
-    mend::{self, Mended},
+    mend, origins,
     probe::Sought,
     rank::{Order, Rank},
     shape::position,
@@ -148,7 +150,7 @@ impl Known {
 
 /// Decides about the events that were taken in, and writes what is left of them.
 async fn settle(
-    stage: Stage<'_>,
+    mut stage: Stage<'_>,
     graveyard: Option<Graveyard<'_>>,
     taken: Taken,
     properties: std::collections::BTreeMap<String, String>,
@@ -172,6 +174,7 @@ async fn settle(
     let sought = keyed.and_then(Keyed::sought);
     let before = known.truncated.clone();
     let truncates = known.truncate(&events)?;
+    let last_truncate = events.truncates.last().and_then(|(row, _)| *row);
     events.truncates.extend(before.map(|rank| (None, rank)));
     let floor = known.truncated.as_ref().filter(|_| truncates);
     let (stored, graves, emptied, unburied) = futures::try_join!(
@@ -213,10 +216,43 @@ async fn settle(
         *verdict.cleared.entry(at).or_default() |= rows;
     }
     let sequence_at = stage.draft.columns.position(SEQUENCE);
-    let mended = mend::mend(&stage, &events, &standing, &verdict, sequence_at).await?;
-    for Mended { event, row, .. } in &mended {
-        verdict.unstored.remove(*event);
-        verdict.gone.entry(row.0).or_default().insert(row.1);
+    let late = mend::late(&events, &standing, &verdict);
+    let mut rows_of = events
+        .gaps
+        .bases(&events, (&stored, &graves), &verdict.unstored);
+    for (at, rows) in mend::rows(&late) {
+        *rows_of.entry(at).or_default() |= rows;
+    }
+    for (at, rows) in &verdict.flagged {
+        rows_of.entry(*at).or_default().extend(rows.keys());
+    }
+    let origins = origins::of_rows(&stage, rows_of).await?;
+    verdict.unflag(|row| {
+        let origins = origins.get(&row);
+        origins.is_some_and(|origins| origins.values().any(|origin| !origin.known))
+    });
+    let finds = (&stored, &graves);
+    let mut filling = events
+        .gaps
+        .fill(&events, finds, &verdict.unstored, &origins);
+    let columns =
+        (0..stage.draft.columns.read.fields().len()).filter(|at| Some(*at) != sequence_at);
+    let columns: Vec<usize> = columns.collect();
+    mend::mend(
+        &events,
+        &late,
+        &origins,
+        &columns,
+        (&mut verdict, &mut filling),
+    );
+    let before = filling.rows.len();
+    if let (Some(floor), Some(event)) = (floor, last_truncate) {
+        let to = (&mut verdict, &mut filling);
+        mend::truncate(&stage, event, floor, &columns, to).await?;
+    }
+    let again = (filling.rows.len() - before) as u64;
+    if filling.rows.iter().any(|row| !row.origins.is_empty()) {
+        stage.keep_origins()?;
     }
     let flagged = verdict.flagged();
     let Verdict {
@@ -227,15 +263,7 @@ async fn settle(
         flagged: rewritten,
         late,
     } = verdict;
-    // Those are filled in another way.
-    let late_ones: RoaringTreemap = mended.iter().map(|mended| mended.event).collect();
-    let mut filling = (events.gaps).fill(&events, (&stored, &graves), &(&unstored | &late_ones));
-    filling.rows.extend(
-        mended
-            .into_iter()
-            .map(|mended| (mended.event, mended.sources)),
-    );
-    let added = rows - superseded.len() - unstored.len() + flagged;
+    let added = rows - superseded.len() - unstored.len() + flagged + again;
     let (of_table, of_tombstones) = (properties.clone(), properties);
     let seal_table = async {
         if added == 0
@@ -277,9 +305,17 @@ async fn settle(
     let truncated = known.truncated.filter(|_| truncates);
     staged.truncated = truncated.map(|rank| rank.to_text());
     staged.refused = events.refused;
-    staged.late = late.into_iter().collect();
+    staged.late = late.into_iter().map(shown).collect();
     staged.unavailable = filling.unknown;
     Ok(staged)
+}
+
+/// A batch of a table as readers are shown it.
+fn shown(mut batch: RecordBatch) -> RecordBatch {
+    if let Some(own) = columns::position(&batch.schema(), ORIGINS) {
+        batch.remove_column(own);
+    }
+    batch
 }
 
 /// What a table holds of the keys of events.
@@ -307,6 +343,8 @@ fn incoming(
     base: Option<&Table>,
 ) -> Result<Vec<Incoming>> {
     let mut incoming = columns::incoming(table, schema)?;
+    let own = base.filter(|base| !apply.rebuild && base.columns.position(ORIGINS).is_some());
+    incoming.extend(own.map(|_| Incoming::origins()));
     let invalid =
         |why: String| Err(Error::new(Kind::Invalid, "apply change events to", table).because(why));
     let delivered = columns::position(schema, DELETED).is_some();

@@ -4,18 +4,18 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt64Array, new_null_array},
+    array::{Array, ArrayRef, RecordBatch, StringArray, UInt64Array, new_null_array},
     compute::{cast, concat_batches, interleave, take, take_record_batch},
     datatypes::{DataType, SchemaRef},
 };
-use hashbrown::HashMap;
 use ports::{Error, Kind, Result, tables::FilePart};
 use roaring::RoaringTreemap;
 
 use super::{
-    columns::batch_of,
-    gaps::{Filling, Gaps, Source, TableRow},
+    columns::{ORIGINS, batch_of},
+    gaps::{Filled, Filling, Source},
     intake::{Rest, by_file, keep},
+    origins::to_text,
     rewrite::pick,
     stage::Stage,
     write::{NewFile, Writer},
@@ -56,30 +56,6 @@ pub(super) async fn only(
     Ok(Some(donors.batch))
 }
 
-/// Columns that rows of the table have no value for, by what they say themselves.
-pub(super) async fn lacking(
-    stage: &Stage<'_>,
-    names: usize,
-    rows: BTreeMap<usize, RoaringTreemap>,
-    gaps: &Gaps,
-) -> Result<HashMap<TableRow, Vec<usize>>> {
-    let donors = stored(stage, rows).await?;
-    let texts = donors.column(names, &DataType::Utf8)?;
-    let texts = texts.as_string::<i32>();
-    let mut lacking = HashMap::new();
-    for (file, (rows, _)) in &donors.places {
-        for row in rows {
-            let place = donors.place(*file, row);
-            if texts.is_valid(place) {
-                let is_null = |at: usize| donors.batch.column(at).is_null(place);
-                let named = gaps.named(texts.value(place), is_null);
-                lacking.insert((*file, row), named);
-            }
-        }
-    }
-    Ok(lacking)
-}
-
 /// Writes the rows of a change, less those `without`, and those with values from elsewhere; gives back the rows `late`.
 pub(super) async fn write(
     stage: &Stage<'_>,
@@ -99,10 +75,10 @@ pub(super) async fn write(
             late: None,
         });
     }
-    let filled: RoaringTreemap = filling.rows.keys().copied().collect();
+    let filled: RoaringTreemap = filling.rows.iter().map(|row| row.event).collect();
     let mut wanted = &filled | late;
     let mut of_table = BTreeMap::<usize, RoaringTreemap>::new();
-    for (_, source) in filling.rows.values().flatten() {
+    for (_, source) in filling.rows.iter().flat_map(|row| &row.sources) {
         match source {
             Source::Change(row) => drop(wanted.insert(*row)),
             Source::Stored(file, row) => drop(of_table.entry(*file).or_default().insert(*row)),
@@ -113,6 +89,9 @@ pub(super) async fn write(
     let without = without | filled;
     let (change, mut written) = match rest {
         Rest::Held(batches) => {
+            let columns = &stage.draft.columns.file;
+            let batches = batches.into_iter().map(|batch| padded(batch, columns));
+            let batches: Vec<RecordBatch> = batches.collect::<Result<_>>()?;
             let change = held(stage, &batches, wanted)?;
             let rest = Rest::Held(batches);
             let (writer, unstored) = rest.write(without, stage.target()).await?;
@@ -149,6 +128,15 @@ pub(super) async fn write(
         written.late = Some(change.rows(late)?);
     }
     Ok(written)
+}
+
+/// A batch with NULL in the columns that have come behind its own.
+fn padded(batch: RecordBatch, to: &SchemaRef) -> Result<RecordBatch> {
+    let rows = batch.num_rows();
+    let mut columns = batch.columns().to_vec();
+    let more = to.fields().iter().skip(columns.len());
+    columns.extend(more.map(|field| new_null_array(field.data_type(), rows)));
+    batch_of(to, columns, rows)
 }
 
 /// Rows of the change that are in memory.
@@ -255,22 +243,27 @@ impl Filling {
         change: &Donors,
         stored: &Donors,
     ) -> Result<RecordBatch> {
-        let own: Vec<usize> = self.rows.keys().map(|row| change.place(0, *row)).collect();
+        let own = self.rows.iter().map(|row| change.place(0, row.event));
+        let own: Vec<usize> = own.collect();
         let places: UInt64Array = own.iter().map(|place| Some(*place as u64)).collect();
         let mut columns = Vec::with_capacity(schema.fields().len());
         for (at, field) in schema.fields().iter().enumerate() {
             let kind = field.data_type();
             if names == Some(at) {
-                columns.push(self.names(at, schema, stored)?);
+                columns.push(self.names(schema));
                 continue;
             }
-            let source = |sources: &[(usize, Source)]| {
-                sources
-                    .iter()
-                    .find(|(column, _)| *column == at)
-                    .map(|(_, source)| *source)
+            if field.name() == ORIGINS {
+                let texts = self.rows.iter().map(|row| to_text(&row.origins, schema));
+                columns.push(Arc::new(texts.collect::<StringArray>()));
+                continue;
+            }
+            let source = |row: &Filled| {
+                let mut sources = row.sources.iter();
+                let found = sources.find(|(column, _)| *column == at);
+                found.map(|(_, source)| *source)
             };
-            let sources: Vec<_> = self.rows.values().map(|sources| source(sources)).collect();
+            let sources: Vec<_> = self.rows.iter().map(source).collect();
             let kept = change.column(at, kind)?;
             if sources.iter().all(Option::is_none) {
                 columns.push(take(&kept, &places, None).map_err(corrupt)?);
@@ -291,37 +284,13 @@ impl Filling {
     }
 
     /// Of each row the JSON array of what it has no value for; NULL when it has all.
-    fn names(&self, at: usize, schema: &SchemaRef, stored: &Donors) -> Result<ArrayRef> {
-        let before = stored.column(at, &DataType::Utf8)?;
-        let before = before.as_string::<i32>();
-        let lacks = |(at, source): &&(usize, Source)| match source {
-            Source::Nothing => true,
-            Source::Change(_) => false,
-            // The table's row may have been without it too.
-            Source::Stored(file, row) => {
-                let place = stored.place(*file, *row);
-                let text = before.is_valid(place).then(|| before.value(place));
-                let listed = text.and_then(|text| serde_json::from_str::<Vec<String>>(text).ok());
-                listed.is_some_and(|names| names.contains(schema.field(*at).name()))
-            }
-        };
-        let missing = |sources: &Vec<(usize, Source)>| {
-            // A row that takes values from late events is named as it was.
-            let own = sources.iter().find(|(column, _)| *column == at);
-            if let Some((_, Source::Stored(file, row))) = own {
-                let place = stored.place(*file, *row);
-                return before
-                    .is_valid(place)
-                    .then(|| before.value(place).to_owned());
-            }
-            let lacking = sources.iter().filter(lacks);
-            let names: Vec<&str> = lacking
-                .map(|(at, _)| schema.field(*at).name().as_str())
-                .collect();
+    fn names(&self, schema: &SchemaRef) -> ArrayRef {
+        let missing = |row: &Filled| {
+            let lost = row.origins.iter().filter(|(_, origin)| !origin.known);
+            let names = lost.map(|(at, _)| schema.field(*at).name().as_str());
+            let names: Vec<&str> = names.collect();
             (!names.is_empty()).then(|| serde_json::json!(names).to_string())
         };
-        Ok(Arc::new(
-            self.rows.values().map(missing).collect::<StringArray>(),
-        ))
+        Arc::new(self.rows.iter().map(missing).collect::<StringArray>())
     }
 }

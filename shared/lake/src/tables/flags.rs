@@ -3,14 +3,19 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
-    array::{BooleanArray, UInt64Array},
+    array::{BooleanArray, UInt64Array, new_null_array},
     compute::take,
 };
 use ports::{Error, Kind, Result};
 use roaring::RoaringTreemap;
 
 use super::{
-    columns::batch_of, intake::keep, rewrite::Whole, stage::Stage, winners::Reduced, write::Writer,
+    columns::{ORIGINS, batch_of},
+    intake::keep,
+    rewrite::Whole,
+    stage::Stage,
+    winners::Reduced,
+    write::Writer,
 };
 
 /// Passes the rows to a writer: by file, their numbers and the events that delete them.
@@ -46,6 +51,10 @@ pub(super) async fn write(
                     .map_err(|e| Error::new(Kind::Corrupt, "pick", "deletes").because(e))?;
             }
             new[flag] = Arc::new(BooleanArray::from(vec![true; old.num_rows()]));
+            // What it keeps is its own from then on.
+            if let Some(own) = columns.position(ORIGINS) {
+                new[own] = new_null_array(new[own].data_type(), old.num_rows());
+            }
             let batch = batch_of(&columns.file, new, old.num_rows())?;
             if !writer.write(batch).await {
                 // Why shows when the writer is finished.

@@ -1,14 +1,13 @@
 //! Values that an event does not have since they did not change: the row keeps what it had.
 //!
 //! An event says so by the placeholder in a column, or by the column's name in the JSON array of a column `unavailable`.
-//! Such a value is that of the row which the event takes the place of: of the newest older event of the same change that
-//! has one, in whatever order they arrived, else of the table. So events in order end as they would one by one, however
-//! they are split, and events of one change that are not in order end as if they were. A value that nobody has is NULL, and
-//! counted. In the table, `unavailable` names what a row has no value for; an event that comes later, and is older than the
-//! row, fills that in (see `mend`).
+//! Such a value is that of the newest older event of its key that has one, in whatever order they arrive, of one change or of
+//! several: a row remembers where its values are from (see `origins`), and an event that comes late is asked for those that
+//! are older than it (see `mend`). What was deleted or truncated since has no values to be kept. A value that nobody has is
+//! NULL, and counted; in the table, `unavailable` names what a row has no value for.
 //!
 //! A soft delete keeps the row as it was, and is such an event in all columns but those it sets: what nobody has it takes
-//! from itself. It keeps only what was there when it came.
+//! from itself. It keeps only what was there when it came: what arrives later and is older changes nothing of it.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +20,8 @@ use hashbrown::HashMap;
 use roaring::RoaringTreemap;
 
 use super::{
-    columns::position,
+    columns::{ORIGINS, position},
+    origins::{Origin, Origins},
     rank::Rank,
     verdict::{Finds, hits},
     winners::{Event, Reduced},
@@ -82,11 +82,22 @@ pub(super) enum Source {
     Nothing,
 }
 
-/// Events that are stored with values from elsewhere.
+/// A row that is stored with values from elsewhere.
+#[derive(Debug)]
+pub(super) struct Filled {
+    /// The event, by its row of the change.
+    pub event: u64,
+    /// Columns, and where their values come from; the others are the event's.
+    pub sources: Vec<(usize, Source)>,
+    /// What the row remembers of it.
+    pub origins: Origins,
+}
+
+/// Rows that are stored with values from elsewhere.
 #[derive(Debug, Default)]
 pub(super) struct Filling {
-    /// By row of the change: columns, and where their values come from.
-    pub rows: BTreeMap<u64, Vec<(usize, Source)>>,
+    /// The rows.
+    pub rows: Vec<Filled>,
     /// Values that are nowhere.
     pub unknown: u64,
 }
@@ -107,7 +118,7 @@ impl Gaps {
         always: &[usize],
         soft: bool,
     ) -> Self {
-        let own = [SEQUENCE, UNAVAILABLE, domain::DELETED];
+        let own = [SEQUENCE, UNAVAILABLE, domain::DELETED, ORIGINS];
         let may = |at: &usize| {
             let name = schema.field(*at).name();
             !always.contains(at) && !own.iter().any(|own| name.eq_ignore_ascii_case(own))
@@ -204,10 +215,26 @@ impl Gaps {
         }
     }
 
-    /// Whether an event takes the place of another one of the change that is newer than what the table has of its key.
-    pub(super) fn has_before(&self, row: u64, known: &Rank) -> bool {
-        let before = self.of.get(&row).and_then(|gap| gap.before.first());
-        before.is_some_and(|before| before.is_newer(Some(known)))
+    /// Whether an event takes the place of others of the change.
+    pub(super) fn has_before(&self, row: u64) -> bool {
+        self.of.get(&row).is_some_and(|gap| !gap.before.is_empty())
+    }
+
+    /// The rows of the table that stored events may take values from, by file.
+    pub(super) fn bases(
+        &self,
+        events: &Reduced,
+        (stored, graves): (&Finds, &Finds),
+        unstored: &RoaringTreemap,
+    ) -> BTreeMap<usize, RoaringTreemap> {
+        let mut rows = BTreeMap::<usize, RoaringTreemap>::new();
+        let all = self.known(stored, graves);
+        for (row, _) in self.open(events, unstored) {
+            if let Some((file, at, _)) = all.get(&row).and_then(|base| base.row) {
+                rows.entry(file).or_default().insert(at);
+            }
+        }
+        rows
     }
 
     /// Where the values come from that the stored ones of the events do not have.
@@ -216,67 +243,80 @@ impl Gaps {
         events: &Reduced,
         (stored, graves): (&Finds, &Finds),
         unstored: &RoaringTreemap,
+        origins: &HashMap<TableRow, Origins>,
     ) -> Filling {
         let mut filling = Filling::default();
-        if self.of.is_empty() {
-            return filling;
-        }
-        let bases = self.bases(stored, graves);
-        let open = self
-            .of
-            .iter()
-            .filter(|(row, _)| events.winners.contains_key(*row) && !unstored.contains(**row));
-        for (row, gap) in open {
-            let base = bases.get(row);
-            let source = |at: &usize| (*at, self.source(*at, (*row, gap), base, events));
-            let sources: Vec<_> = match gap.keeps {
-                true => self.columns.values().map(source).collect(),
-                false => gap.columns.iter().map(source).collect(),
+        let bases = self.known(stored, graves);
+        for (row, gap) in self.open(events, unstored) {
+            let base = bases.get(&row);
+            let columns: &mut dyn Iterator<Item = usize> = match gap.keeps {
+                true => &mut self.columns.values().copied(),
+                false => &mut gap.columns.iter().copied(),
             };
-            if sources
-                .iter()
-                .all(|(_, from)| *from == Source::Change(*row))
-            {
+            let mut filled = Filled {
+                event: row,
+                sources: Vec::new(),
+                origins: Origins::new(),
+            };
+            for at in columns {
+                let (source, origin) = self.source(at, (row, gap), base, events, origins);
+                filled.sources.push((at, source));
+                // What a soft delete keeps is its own from then on.
+                if source != Source::Change(row) && !(gap.keeps && origin.known) {
+                    filled.origins.insert(at, origin);
+                }
+            }
+            let mut sources = filled.sources.iter().map(|(_, from)| *from);
+            if sources.clone().all(|from| from == Source::Change(row)) {
                 continue;
             }
-            let nowhere = sources.iter().filter(|(_, from)| *from == Source::Nothing);
-            filling.unknown += nowhere.count() as u64;
-            filling.rows.insert(*row, sources);
+            filling.unknown += sources
+                .by_ref()
+                .filter(|from| *from == Source::Nothing)
+                .count() as u64;
+            filling.rows.push(filled);
         }
         filling
     }
 
-    /// The columns that a text of `unavailable` names, of those that can hold a value and hold none.
-    pub(super) fn named(&self, text: &str, is_null: impl Fn(usize) -> bool) -> Vec<usize> {
-        let names = serde_json::from_str::<Vec<String>>(text).unwrap_or_default();
-        let known = names
-            .iter()
-            .filter_map(|name| self.columns.get(&name.to_lowercase()));
-        known.copied().filter(|at| is_null(*at)).collect()
+    /// What an event that is older than its row, of this sequence and these origins, changes of the row's values.
+    pub(super) fn late(
+        &self,
+        events: &Reduced,
+        event: u64,
+        (row, rank): (TableRow, &Rank),
+        origins: &Origins,
+    ) -> BTreeMap<usize, (Source, Origin)> {
+        let before = self.of.get(&event).map(|gap| gap.before.as_slice());
+        let before = before.unwrap_or_default().iter();
+        let before = before.map(|one| (one.row, &one.event));
+        let all: Vec<_> = [(event, &events.winners[&event])]
+            .into_iter()
+            .chain(before)
+            .collect();
+        let told = origins.iter().filter_map(|(at, known)| {
+            let stored = Stored {
+                row,
+                rank: Some(rank),
+                origin: known.clone(),
+            };
+            let (source, origin) = self.told(*at, &all, stored, Chain::default(), events);
+            (origin != *known).then_some((*at, (source, origin)))
+        });
+        told.collect()
     }
 
-    /// Where an event that is older than its row has a value from, in the change.
-    pub(super) fn told(&self, at: usize, row: u64, events: &Reduced) -> Option<Source> {
-        let lacks = |row: &u64| {
-            self.of
-                .get(row)
-                .is_some_and(|gap| gap.columns.contains(&at))
-        };
-        if !lacks(&row) {
-            return Some(Source::Change(row));
-        }
-        let before = self.of.get(&row)?.before.iter();
-        // What was deleted since has no values to be told.
-        let is_gone = |event: &Event| event.delete || events.is_truncated(None, &event.rank);
-        before
-            .take_while(|one| !is_gone(&one.event))
-            .map(|one| one.row)
-            .find(|row| !lacks(row))
-            .map(Source::Change)
+    /// Events without a value that are stored, in the order of the change.
+    fn open(&self, events: &Reduced, unstored: &RoaringTreemap) -> Vec<(u64, &Gap)> {
+        let stored = |row: &u64| events.winners.contains_key(row) && !unstored.contains(*row);
+        let open = self.of.iter().filter(|(row, _)| stored(row));
+        let mut open: Vec<(u64, &Gap)> = open.map(|(row, gap)| (*row, gap)).collect();
+        open.sort_unstable_by_key(|(row, _)| *row);
+        open
     }
 
     /// What the table and its tombstones hold of the keys of events without a value.
-    fn bases<'a>(&self, stored: &'a Finds, graves: &'a Finds) -> HashMap<u64, Base<'a>> {
+    fn known<'a>(&self, stored: &'a Finds, graves: &'a Finds) -> HashMap<u64, Base<'a>> {
         let mut bases = HashMap::<u64, Base<'a>>::new();
         let own =
             |finds: &'a Finds| hits(finds).filter(|(_, hit)| self.of.contains_key(&hit.event));
@@ -301,32 +341,166 @@ impl Gaps {
         (row, gap): (u64, &Gap),
         base: Option<&Base<'_>>,
         events: &Reduced,
-    ) -> Source {
+        origins: &HashMap<TableRow, Origins>,
+    ) -> (Source, Origin) {
         let known = base.and_then(|base| base.rank);
-        let own = |row, gap: &Gap| (!gap.columns.contains(&at)).then_some(Source::Change(row));
-        // What a delete that keeps the row has itself, in case there is no row.
-        let mut last = own(row, gap);
-        // The row that a truncate has to come before, to leave nothing to be kept; none when its own place tells.
-        let mut holder = gap.keeps.then_some(row);
-        for Before { row, event } in gap.before.iter().take_while(|one| one.is_newer(known)) {
-            let is_gone = events.is_truncated(holder, &event.rank);
-            if event.delete && !self.soft || is_gone {
-                return last.unwrap_or(Source::Nothing);
+        let mut chain = Chain::default();
+        if gap.keeps {
+            chain.keep((row, &events.winners[&row].rank), self.own(at, row));
+        }
+        let newer = gap.before.iter().take_while(|one| one.is_newer(known));
+        for Before { row, event } in newer {
+            if chain.came_after(*row) {
+                continue;
             }
-            holder = holder.map(|_| *row);
+            let floor = events.truncated_by(chain.holder, &event.rank);
+            if event.delete && !self.soft || floor.is_some() {
+                return chain.nothing(floor.or(Some(&event.rank)));
+            }
+            chain.pass(*row);
             match self.of.get(row) {
-                Some(gap) if gap.keeps || gap.columns.contains(&at) => {
-                    last = own(*row, gap).or(last);
-                }
-                _ => return Source::Change(*row),
+                Some(gap) if gap.keeps => chain.keep((*row, &event.rank), self.own(at, *row)),
+                Some(gap) if gap.columns.contains(&at) => {}
+                _ => return chain.found(*row, &event.rank),
             }
         }
-        let there = base
-            .and_then(|base| base.row)
-            .filter(|(.., rank)| !rank.is_some_and(|rank| events.is_truncated(holder, rank)));
-        match there {
-            Some((file, row, _)) => Source::Stored(file, row),
-            None => last.unwrap_or(Source::Nothing),
+        let Some((file, number, rank)) = base.and_then(|base| base.row) else {
+            return chain.nothing(known);
+        };
+        if let Some(floor) = rank.and_then(|rank| events.truncated_by(chain.holder, rank)) {
+            return chain.nothing(Some(floor));
         }
+        let row = (file, number);
+        let own = || Origin {
+            known: true,
+            since: rank.cloned(),
+        };
+        let origin = origins
+            .get(&row)
+            .and_then(|origins| origins.get(&at))
+            .cloned();
+        let stored = Stored {
+            row,
+            rank,
+            origin: origin.unwrap_or_else(own),
+        };
+        let before: Vec<_> = gap.before.iter().map(|one| (one.row, &one.event)).collect();
+        self.told(at, &before, stored, chain, events)
+    }
+
+    /// Where a value of a row of the table comes from once these events, the newest first, were asked that are older than it.
+    fn told(
+        &self,
+        at: usize,
+        all: &[(u64, &Event)],
+        stored: Stored<'_>,
+        mut chain: Chain,
+        events: &Reduced,
+    ) -> (Source, Origin) {
+        let Stored {
+            row: (file, number),
+            rank,
+            mut origin,
+        } = stored;
+        let since = origin.since.as_ref();
+        let floor = since.and_then(|since| events.truncated_by(chain.holder, since));
+        let emptied = floor.is_some() && origin.known;
+        if floor.is_some() {
+            origin = Origin::lost(floor);
+        }
+        let older = all.iter().filter(|(_, event)| Some(&event.rank) < rank);
+        for (row, event) in older.take_while(|(_, event)| Some(&event.rank) > origin.since.as_ref())
+        {
+            if chain.came_after(*row) {
+                continue;
+            }
+            if event.delete && !self.soft {
+                return chain.nothing(Some(&event.rank));
+            }
+            match self.of.get(row) {
+                Some(gap) if gap.keeps => {
+                    let own = self.own(at, *row).filter(|_| !origin.known);
+                    chain.keep((*row, &event.rank), own);
+                }
+                Some(gap) if gap.columns.contains(&at) => {}
+                _ => return chain.found(*row, &event.rank),
+            }
+        }
+        match origin.known {
+            true => (Source::Stored(file, number), chain.frozen(origin)),
+            false if chain.own.is_some() || emptied => chain.nothing(origin.since.as_ref()),
+            // Its NULL, which was counted when it was left without.
+            false => (Source::Stored(file, number), chain.frozen(origin)),
+        }
+    }
+
+    /// The event itself, if it has a value.
+    fn own(&self, at: usize, row: u64) -> Option<u64> {
+        let lacks = |gap: &Gap| gap.columns.contains(&at);
+        (!self.of.get(&row).is_some_and(lacks)).then_some(row)
+    }
+}
+
+/// A value of a row of the table.
+struct Stored<'a> {
+    row: TableRow,
+    rank: Option<&'a Rank>,
+    origin: Origin,
+}
+
+/// What was met so far on the way from an event to what it took the place of.
+#[derive(Default)]
+struct Chain {
+    /// The row that a truncate has to come before, to leave nothing to be kept; none when its own place tells.
+    holder: Option<u64>,
+    /// The last soft delete: what came after it changed nothing of what it keeps.
+    last: Option<u64>,
+    /// Sequence of the first soft delete: the values are its own.
+    keeper: Option<Rank>,
+    /// The oldest soft delete with a value of its own, in case there is no other.
+    own: Option<u64>,
+}
+
+impl Chain {
+    /// Passes an event without a value.
+    fn pass(&mut self, row: u64) {
+        self.holder = self.holder.map(|_| row);
+    }
+
+    /// Passes a soft delete.
+    fn keep(&mut self, (row, rank): (u64, &Rank), own: Option<u64>) {
+        (self.holder, self.last) = (Some(row), Some(row));
+        self.keeper.get_or_insert_with(|| rank.clone());
+        self.own = own.or(self.own);
+    }
+
+    fn came_after(&self, row: u64) -> bool {
+        self.last.is_some_and(|last| row > last)
+    }
+
+    fn frozen(self, origin: Origin) -> Origin {
+        Origin {
+            since: self.keeper.or(origin.since),
+            ..origin
+        }
+    }
+
+    fn found(self, row: u64, rank: &Rank) -> (Source, Origin) {
+        (Source::Change(row), self.frozen(Origin::of(rank.clone())))
+    }
+
+    /// There is no value, but perhaps that of a soft delete.
+    fn nothing(self, since: Option<&Rank>) -> (Source, Origin) {
+        let (source, known) = match self.own {
+            Some(row) => (Source::Change(row), true),
+            None => (Source::Nothing, false),
+        };
+        (
+            source,
+            self.frozen(Origin {
+                known,
+                since: since.cloned(),
+            }),
+        )
     }
 }

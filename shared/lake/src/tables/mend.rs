@@ -1,5 +1,5 @@
-//! Values that come late: an event that is older than its row tells nothing new, but what the row was left without. Such a
-//! row takes them from it, and is named as before: whether there was a newer one between the two nobody knows.
+//! Events that come late: one that is older than its row changes what the row took from events that are older still, or was
+//! left without. Such a row is written anew, and is the event's as far as its readers are concerned.
 
 use std::collections::BTreeMap;
 
@@ -8,77 +8,23 @@ use ports::Result;
 use roaring::RoaringTreemap;
 
 use super::{
-    fill,
-    gaps::{Source, TableRow},
+    gaps::{Filled, Filling, Source, TableRow},
+    origins::{self, Origin, Origins},
     rank::Rank,
     stage::Stage,
     verdict::{Finds, Verdict, hits},
     winners::Reduced,
 };
 
-/// Most rows of one change: they are held in memory. The others stay as they are named.
-const ROWS_MAX: usize = 1_000;
-
-/// A row of the table that takes values from an event which is dropped otherwise.
-pub(super) struct Mended {
-    /// The event.
-    pub event: u64,
-    /// The row, by file and number.
-    pub row: TableRow,
-    /// Where its columns come from; those that are not named here are the event's.
-    pub sources: Vec<(usize, Source)>,
+/// A late event, with the row of its key and the row's sequence.
+pub(super) struct Late<'a> {
+    event: u64,
+    row: TableRow,
+    rank: &'a Rank,
 }
 
-/// The rows of the table that lack what late events have.
-pub(super) async fn mend(
-    stage: &Stage<'_>,
-    events: &Reduced,
-    standing: &Finds,
-    verdict: &Verdict,
-    sequence: Option<usize>,
-) -> Result<Vec<Mended>> {
-    let Some(names) = events.gaps.names else {
-        return Ok(Vec::new());
-    };
-    let may_lack = |file: &usize| {
-        let base = stage.base.as_ref()?;
-        let part = &base.files.get(*file)?.part;
-        let bounds = part.bounds.get(&stage.of_base(base, names).0?)?;
-        Some(bounds.nulls.is_none_or(|nulls| nulls < part.rows))
-    };
-    let mut late = late(events, standing, verdict);
-    late.retain(|_, (file, _)| may_lack(file).unwrap_or(true));
-    let late: BTreeMap<u64, TableRow> = late.into_iter().collect();
-    let late: Vec<_> = late.into_iter().take(ROWS_MAX).collect();
-    let mut wanted = BTreeMap::<usize, RoaringTreemap>::new();
-    for (_, (file, row)) in &late {
-        wanted.entry(*file).or_default().insert(*row);
-    }
-    if wanted.is_empty() {
-        return Ok(Vec::new());
-    }
-    let columns = stage.draft.columns.read.fields().len();
-    let lacking = fill::lacking(stage, names, wanted, &events.gaps).await?;
-    let mended = late.into_iter().filter_map(|(event, row)| {
-        let mut found = BTreeMap::new();
-        for at in lacking.get(&row)? {
-            found.extend(events.gaps.told(*at, event, events).map(|from| (*at, from)));
-        }
-        let stored = Source::Stored(row.0, row.1);
-        let from = |at: usize| (at, found.get(&at).copied().unwrap_or(stored));
-        let others = (0..columns).filter(|at| Some(*at) != sequence);
-        let sources = others.map(from).collect();
-        (!found.is_empty()).then_some(Mended {
-            event,
-            row,
-            sources,
-        })
-    });
-    Ok(mended.collect())
-}
-
-/// Upserts that are older than the row of their key, each with the newest of these.
-fn late(events: &Reduced, standing: &Finds, verdict: &Verdict) -> HashMap<u64, TableRow> {
+/// Events that are older than the row of their key, or the same again, each with the newest of these.
+pub(super) fn late<'a>(events: &Reduced, standing: &'a Finds, verdict: &Verdict) -> Vec<Late<'a>> {
     let mut newest = HashMap::new();
     for (file, hit) in hits(standing) {
         let known = newest.entry(hit.event).or_insert((file, hit));
@@ -86,22 +32,118 @@ fn late(events: &Reduced, standing: &Finds, verdict: &Verdict) -> HashMap<u64, T
             *known = (file, hit);
         }
     }
-    let is_late = |event: u64, file: usize, row: u64, rank: Option<&Rank>| {
-        let what = &events.winners[&event];
-        let goes = verdict
-            .gone
-            .get(&file)
-            .is_some_and(|rows| rows.contains(row));
-        !what.delete
-            && !goes
-            && rank > Some(&what.rank)
-            && verdict.unstored.contains(event)
-            && !verdict.late.contains(event)
-            && !events.is_truncated(None, &what.rank)
+    let goes = |file: usize, row: u64| {
+        let gone = verdict.gone.get(&file);
+        gone.is_some_and(|rows| rows.contains(row))
     };
     let late = newest.into_iter().filter_map(|(event, (file, hit))| {
+        let rank = hit.rank.as_ref()?;
+        let is_late = events.winners[&event].rank <= *rank
+            && !goes(file, hit.row)
+            && verdict.unstored.contains(event)
+            && !verdict.late.contains(event);
         let row = (file, hit.row);
-        is_late(event, file, hit.row, hit.rank.as_ref()).then_some((event, row))
+        is_late.then_some(Late { event, row, rank })
     });
-    late.collect()
+    let mut late: Vec<Late<'_>> = late.collect();
+    late.sort_unstable_by_key(|late| late.event);
+    late
+}
+
+/// The rows of late events, by file.
+pub(super) fn rows(late: &[Late<'_>]) -> BTreeMap<usize, RoaringTreemap> {
+    let mut rows = BTreeMap::<usize, RoaringTreemap>::new();
+    for Late { row, .. } in late {
+        rows.entry(row.0).or_default().insert(row.1);
+    }
+    rows
+}
+
+/// Adds the rows that late events change, and takes them out of the table. `columns` are all of the table but that of
+/// the rows' place among the changes.
+pub(super) fn mend(
+    events: &Reduced,
+    late: &[Late<'_>],
+    origins: &HashMap<TableRow, Origins>,
+    columns: &[usize],
+    (verdict, filling): (&mut Verdict, &mut Filling),
+) {
+    for Late { event, row, rank } in late {
+        let Some(known) = origins.get(row) else {
+            continue;
+        };
+        let told = events.gaps.late(events, *event, (*row, rank), known);
+        if !told.is_empty() {
+            verdict.unstored.remove(*event);
+            anew(*event, *row, (known, told), columns, (verdict, filling));
+        }
+    }
+}
+
+/// The same of a truncate that is older than rows of the table, for which every row with values from elsewhere is looked at.
+pub(super) async fn truncate(
+    stage: &Stage<'_>,
+    event: u64,
+    floor: &Rank,
+    columns: &[usize],
+    (verdict, filling): (&mut Verdict, &mut Filling),
+) -> Result<()> {
+    let Some(base) = &stage.base else {
+        return Ok(());
+    };
+    let files = base.files.iter().enumerate().map(|(at, file)| {
+        let mut rows: RoaringTreemap = (0..file.part.rows).collect();
+        if let Some(deleted) = &file.part.deleted {
+            rows -= deleted.as_ref();
+        }
+        if let Some(gone) = verdict.gone.get(&at) {
+            rows -= gone;
+        }
+        (at, rows)
+    });
+    let all = origins::of_rows(stage, files.collect()).await?;
+    let mut all: Vec<(TableRow, Origins)> = all.into_iter().collect();
+    all.sort_unstable_by_key(|(row, _)| *row);
+    for (row, known) in all {
+        let gone = |origin: &Origin| origin.since.as_ref().is_some_and(|since| since <= floor);
+        let told = known.iter().filter(|(_, origin)| gone(origin));
+        let told = told.map(|(at, origin)| {
+            let from = match origin.known {
+                true => Source::Nothing,
+                false => Source::Stored(row.0, row.1),
+            };
+            (*at, (from, Origin::lost(Some(floor))))
+        });
+        let told: BTreeMap<usize, (Source, Origin)> = told.collect();
+        if !told.is_empty() {
+            anew(event, row, (&known, told), columns, (verdict, filling));
+        }
+    }
+    Ok(())
+}
+
+/// Writes a row of the table anew with other values.
+fn anew(
+    event: u64,
+    row: TableRow,
+    (known, told): (&Origins, BTreeMap<usize, (Source, Origin)>),
+    columns: &[usize],
+    (verdict, filling): (&mut Verdict, &mut Filling),
+) {
+    let stored = Source::Stored(row.0, row.1);
+    let sources = columns.iter().map(|at| {
+        let from = told.get(at).map_or(stored, |(from, _)| *from);
+        (*at, from)
+    });
+    let sources: Vec<_> = sources.collect();
+    let mut origins = known.clone();
+    origins.extend(told.into_iter().map(|(at, (_, origin))| (at, origin)));
+    let nowhere = sources.iter().filter(|(_, from)| *from == Source::Nothing);
+    filling.unknown += nowhere.count() as u64;
+    filling.rows.push(Filled {
+        event,
+        sources,
+        origins,
+    });
+    verdict.gone.entry(row.0).or_default().insert(row.1);
 }

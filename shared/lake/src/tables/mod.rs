@@ -30,6 +30,7 @@ mod load;
 mod manifests;
 mod mend;
 mod names;
+mod origins;
 mod pointer;
 mod probe;
 mod prune;
@@ -197,7 +198,7 @@ impl Tables for Lake {
         match pin {
             Pin::Landing { schema, .. } => Ok(schema.clone()),
             Pin::Model { table, snapshot } => {
-                Ok(self.table(table, snapshot).await?.columns.read.clone())
+                Ok(self.table(table, snapshot).await?.columns.shown.clone())
             }
         }
     }

@@ -17,7 +17,7 @@ use roaring::RoaringTreemap;
 
 use super::{
     Lake,
-    columns::{self, Alignment, Incoming},
+    columns::{self, Alignment, Incoming, ORIGINS},
     commit::{Edit, Place, commit},
     compact::to_fold,
     draft::Draft,
@@ -234,6 +234,19 @@ impl<'a> Stage<'a> {
         })
     }
 
+    /// Adds the column of origins, unless it is there.
+    pub(super) fn keep_origins(&mut self) -> Result<()> {
+        if self.draft.columns.position(ORIGINS).is_some() {
+            return Ok(());
+        }
+        let last = self.draft.metadata.last_column_id();
+        let fields = columns::with_origins(&self.draft.columns, last);
+        self.revived |= (self.base.as_ref()).is_some_and(|base| revives(base, &fields, last));
+        self.draft = self.draft.with(self.table, fields)?;
+        self.evolved = true;
+        Ok(())
+    }
+
     pub(super) fn target(&self) -> Target {
         Target {
             objects: self.lake.objects.clone(),
@@ -332,7 +345,7 @@ impl<'a> Stage<'a> {
             deleted: 0,
             rows: base.rows(),
             sequence_max: None,
-            schema: base.columns.read.clone(),
+            schema: base.columns.shown.clone(),
             writes: Vec::new(),
             tombstones: None,
             refused: Vec::new(),
@@ -379,7 +392,7 @@ impl<'a> Stage<'a> {
             deleted: effect.rows,
             rows: table.rows(),
             sequence_max: sealing.sequence_max.filter(|_| added > 0),
-            schema: table.columns.read.clone(),
+            schema: table.columns.shown.clone(),
             writes: vec![pointer.moved(&lake.root, self.table, &table.snapshot.metadata)],
             tombstones: None,
             refused: Vec::new(),

@@ -102,7 +102,7 @@ impl Table {
             .map(|file| Part::File(file.part.clone()))
             .collect();
         Scan {
-            schema: self.columns.read.clone(),
+            schema: self.columns.shown.clone(),
             parts,
         }
     }

@@ -126,9 +126,7 @@ pub(crate) fn judge(
                 verdict.buried.push(*event);
             }
         } else if let Some((at, hit)) = rows_of_deletes.get(event)
-            && !newest
-                .get(event)
-                .is_some_and(|known| events.gaps.has_before(*event, known))
+            && !events.gaps.has_before(*event)
         {
             verdict.unstored.insert(*event);
             let of_file = verdict.flagged.entry(*at).or_default();
@@ -147,6 +145,19 @@ pub(super) fn hits(finds: &Finds) -> impl Iterator<Item = (usize, &Hit)> {
 }
 
 impl Verdict {
+    /// Has soft deletes of rows that lack a value stored as events: they may have it themselves.
+    pub(super) fn unflag(&mut self, lacks: impl Fn((usize, u64)) -> bool) {
+        for (at, rows) in &mut self.flagged {
+            rows.retain(|row, event| {
+                let lacks = lacks((*at, *row));
+                if lacks {
+                    self.unstored.remove(*event);
+                }
+                !lacks
+            });
+        }
+    }
+
     /// Rows that soft deletes write anew.
     pub(crate) fn flagged(&self) -> u64 {
         self.flagged.values().map(|rows| rows.len() as u64).sum()

@@ -116,6 +116,15 @@ impl Reduced {
         self.is_truncated(Some(row), rank)
     }
 
+    /// The greatest sequence of a truncate, come before a row if there is one, that had emptied the table of `rank`.
+    pub(super) fn truncated_by(&self, before: Option<u64>, rank: &Rank) -> Option<&Rank> {
+        let truncates = self
+            .truncates
+            .iter()
+            .filter(|(at, floor)| before.is_none_or(|row| *at < Some(row)) && rank <= floor);
+        truncates.map(|(_, floor)| floor).max()
+    }
+
     /// The same of a truncate that came at any time, when there is no row.
     pub(super) fn is_truncated(&self, before: Option<u64>, rank: &Rank) -> bool {
         let mut truncates = self.truncates.iter();

@@ -1,4 +1,4 @@
-//! Values that did not change: events end as one by one, those of one change in the order of their sequences.
+//! Values that did not change: events end as in the order of their sequences, in whatever order and changes they arrive.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,6 +23,7 @@ struct Event {
     body: Result<Option<String>, ()>,
     n: Result<Option<i64>, ()>,
     delete: bool,
+    truncate: bool,
     lsn: i64,
     seq: i64,
 }
@@ -41,7 +42,11 @@ fn batch(events: &[Event]) -> RecordBatch {
     let body = |e: &Event| e.body.clone().unwrap_or_else(|()| Some(ABSENT.to_owned()));
     let n = |e: &Event| e.n.unwrap_or(None);
     let names = |e: &Event| e.n.is_err().then(|| r#"["N", "of_no_column"]"#.to_owned());
-    let op = |e: &Event| Some(if e.delete { "D" } else { "U" });
+    let op = |e: &Event| match (e.truncate, e.delete) {
+        (true, _) => Some("T"),
+        (false, true) => Some("D"),
+        (false, false) => Some("U"),
+    };
     let all = || events.iter();
     let columns: Vec<ArrayRef> = vec![
         Arc::new(all().map(|e| Some(e.k)).collect::<Int64Array>()),
@@ -55,7 +60,7 @@ fn batch(events: &[Event]) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), columns).expect("fits")
 }
 
-fn random(dice: &mut Dice, seq: i64) -> Event {
+fn random(dice: &mut Dice, seq: i64, late: u64) -> Event {
     let mut small = |n| i64::try_from(dice.below(n)).expect("small");
     Event {
         k: small(5),
@@ -71,136 +76,126 @@ fn random(dice: &mut Dice, seq: i64) -> Event {
         },
         delete: small(6) == 0,
         // Mostly in order, with a few that come late or twice.
-        lsn: seq - if small(4) == 0 { small(6) } else { 0 },
+        lsn: seq - if small(4) == 0 { small(late) } else { 0 },
         seq,
+        truncate: false,
     }
 }
 
-/// One event after the other, those of a change in order; also the number of values that nobody had.
-fn naive(changes: &[&[Event]]) -> (Vec<Row>, u64) {
-    let mut rows = BTreeMap::<i64, (i64, Option<Row>)>::new();
-    let mut unknown = 0;
-    let mut in_order = Vec::new();
-    for change in changes {
-        let mut keys = BTreeMap::<i64, Vec<Event>>::new();
-        for event in *change {
-            keys.entry(event.k).or_default().push(event.clone());
-        }
-        in_order.extend(keys.into_values().map(|mut events| {
-            events.sort_by_key(|event| event.lsn);
-            events
-        }));
-    }
-    for events in in_order {
-        let last = events.last().expect("there are some");
-        if let Some((lsn, row)) = rows.get_mut(&last.k)
-            && last.lsn < *lsn
-        {
-            if let Some(row) = row.as_mut().filter(|_| !last.delete) {
-                mend(row, &events);
-            }
+/// Events in the order of their sequences, one after the other. `_seq` is left out.
+fn naive(events: &[Event]) -> Vec<Row> {
+    let mut in_order = events.to_vec();
+    in_order.sort_by_key(|event| event.lsn);
+    let mut rows = BTreeMap::<i64, Row>::new();
+    for event in in_order {
+        let kept = rows.remove(&event.k);
+        if event.delete {
             continue;
         }
-        for event in events {
-            let before = rows.get(&event.k);
-            let tie = |lsn: i64| lsn == event.lsn;
-            if before.is_some_and(|(lsn, _)| event.lsn < *lsn || tie(*lsn)) {
-                continue;
-            }
-            if event.delete {
-                rows.insert(event.k, (event.lsn, None));
-                continue;
-            }
-            let kept = before.and_then(|(_, row)| row.clone());
-            let mut missing = Vec::new();
-            let text = |value: Option<String>| value.unwrap_or_else(|| "NULL".to_owned());
-            let mut fill = |name: &str, at: usize, own: Result<String, ()>| match (own, &kept) {
-                (Ok(own), _) => own,
-                (Err(()), Some(row)) => {
-                    let name = format!("\"{name}\"");
-                    if row[5].contains(&name) {
-                        missing.push(name);
-                    }
-                    row[at].clone()
+        let mut missing = Vec::new();
+        let text = |value: Option<String>| value.unwrap_or_else(|| "NULL".to_owned());
+        let mut fill = |name: &str, at: usize, own: Result<String, ()>| {
+            let name = format!("\"{name}\"");
+            own.unwrap_or_else(|()| {
+                let lost = kept.as_ref().is_none_or(|row| row[5].contains(&name));
+                if lost {
+                    missing.push(name);
                 }
-                (Err(()), None) => {
-                    missing.push(format!("\"{name}\""));
-                    unknown += 1;
-                    "NULL".to_owned()
-                }
-            };
-            let body = fill("body", 1, event.body.clone().map(text));
-            let n = fill("n", 2, event.n.map(|n| text(n.map(|n| n.to_string()))));
-            let names = match missing.is_empty() {
-                true => "NULL".to_owned(),
-                false => format!("[{}]", missing.join(",")),
-            };
-            let (lsn, seq) = (event.lsn.to_string(), event.seq.to_string());
-            let row = vec![event.k.to_string(), body, n, "U".into(), lsn, names, seq];
-            rows.insert(event.k, (event.lsn, Some(row)));
-        }
-    }
-    let mut rows: Vec<Row> = rows.into_values().filter_map(|(_, row)| row).collect();
-    rows.sort();
-    (rows, unknown)
-}
-
-/// Fills in what a row is named without, from events that are older than it.
-fn mend(row: &mut Row, events: &[Event]) {
-    let mut found = false;
-    for (name, at) in [("\"body\"", 1), ("\"n\"", 2)] {
-        if row[at] != "NULL" || !row[5].contains(name) {
-            continue;
-        }
-        let mut newest = events.iter().rev().take_while(|event| !event.delete);
-        let text = |event: &Event| match at {
-            1 => event.body.clone().ok(),
-            _ => event.n.ok().map(|n| n.map(|n| n.to_string())),
+                kept.as_ref()
+                    .map_or_else(|| "NULL".to_owned(), |row| row[at].clone())
+            })
         };
-        if let Some(text) = newest.find_map(text) {
-            row[at] = text.unwrap_or_else(|| "NULL".to_owned());
-            found = true;
-        }
+        let body = fill("body", 1, event.body.clone().map(text));
+        let n = fill("n", 2, event.n.map(|n| text(n.map(|n| n.to_string()))));
+        let names = match missing.is_empty() {
+            true => "NULL".to_owned(),
+            false => format!("[{}]", missing.join(",")),
+        };
+        let row = vec![
+            event.k.to_string(),
+            body,
+            n,
+            "U".into(),
+            event.lsn.to_string(),
+            names,
+        ];
+        rows.insert(event.k, row);
     }
-    if let Some(last) = events.last().filter(|_| found) {
-        row[6] = last.seq.to_string();
+    rows.into_values().collect()
+}
+
+/// Rows of a table without `_seq`, which depends on the order that events arrive in.
+async fn rows(target: &Target) -> Vec<Row> {
+    let mut rows = target.world.rows().await;
+    for row in &mut rows {
+        row.remove(6);
     }
+    rows.sort();
+    rows
+}
+
+/// A history whose events of one key differ in their sequences: ties are decided by what arrives first.
+fn history(dice: &mut Dice, late: u64) -> Vec<Event> {
+    let events = (1..=40).map(|seq| random(dice, seq, late));
+    let mut seen = std::collections::BTreeSet::new();
+    events
+        .filter(|event| seen.insert((event.k, event.lsn)))
+        .collect()
 }
 
 async fn check(seed: u64, limits: Limits) {
     let mut dice = Dice(seed);
-    let events: Vec<Event> = (1..=40).map(|seq| random(&mut dice, seq)).collect();
-    // Ties of a delete and an upsert are decided within a change, by design; here nothing ties.
-    let mut seen = std::collections::BTreeSet::new();
-    let events: Vec<Event> = events
-        .into_iter()
-        .filter(|event| seen.insert((event.k, event.lsn)))
-        .collect();
+    let events = history(&mut dice, 6 + seed % 3 * 12);
     for most in [1, 7, 40] {
         let mut target = Target::new(limits, &["k"], false);
-        let (mut at, mut told, mut unknown) = (0, 0, 0);
-        let mut changes = Vec::new();
+        let mut at = 0;
         while at < events.len() {
             let change = 1 + usize::try_from(dice.below(most)).expect("small");
             let end = (at + change).min(events.len());
             let split = events[at..end].chunks(3).map(batch).collect();
-            told += target.apply(split).await.unavailable;
-            changes.push(&events[at..end]);
+            let _ = target.apply(split).await;
             at = end;
-            let (sofar, missed) = naive(&changes);
-            unknown = missed;
+            let expected = naive(&events[..at]);
+            assert_eq!(rows(&target).await, expected, "seed {seed}, {most}, {at}");
+        }
+    }
+}
+
+/// The same history in several changes and in one.
+async fn compare(seed: u64, soft: bool, limits: Limits) {
+    let mut dice = Dice(seed);
+    let mut events = history(&mut dice, 6 + seed % 3 * 12);
+    for event in &mut events {
+        event.truncate = dice.below(12) == 0;
+    }
+    for most in [1, 4, 15] {
+        let mut target = Target::new(limits, &["k"], soft);
+        let mut at = 0;
+        while at < events.len() {
+            let change = 1 + usize::try_from(dice.below(most)).expect("small");
+            let end = (at + change).min(events.len());
+            let split = events[at..end].chunks(3).map(batch).collect();
+            let _ = target.apply(split).await;
+            at = end;
+            let mut whole = Target::new(limits, &["k"], soft);
+            let _ = whole.apply(vec![batch(&events[..at])]).await;
+            let (split, whole) = (rows(&target).await, rows(&whole).await);
             assert_eq!(
-                target.world.rows().await,
-                sofar,
-                "seed {seed}, {most}, {at}"
+                split,
+                whole,
+                "seed {seed}, soft {soft}, {most}, {at}: {:#?}",
+                &events[..at]
             );
         }
-        // A value may be gone again before a change ends, and is then missed by nobody.
-        assert!(told <= unknown, "seed {seed}, {most}: {told} of {unknown}");
-        assert!(
-            most > 1 || told == unknown,
-            "seed {seed}: {told} of {unknown}"
-        );
+    }
+}
+
+#[tokio::test]
+async fn however_a_history_is_split_it_ends_alike() {
+    for seed in 0..40 {
+        for soft in [false, true] {
+            compare(seed, soft, tight()).await;
+        }
     }
 }
 
@@ -233,6 +228,7 @@ async fn a_value_that_nobody_has_is_null_and_counted() {
         body,
         n,
         delete: false,
+        truncate: false,
         lsn,
         seq: lsn,
     };
@@ -272,6 +268,7 @@ fn of_one_key(what: char, lsn: i64, seq: i64) -> Event {
         body,
         n,
         delete: what == 'D',
+        truncate: false,
         lsn,
         seq,
     }
@@ -333,7 +330,10 @@ async fn events_of_one_change_are_put_in_order_before_values_are_looked_for() {
     // What was deleted since has no values to be kept.
     let gone = [('U', 143), ('D', 142), ('I', 141)];
     assert_eq!(together(false, &gone).await, missing);
-    assert_eq!(together(true, &gone).await, whole(141));
+    // A soft delete keeps what was there when it came, which is nothing.
+    assert_eq!(together(true, &gone).await, whole(142));
+    let there = [('U', 143), ('I', 141), ('D', 142)];
+    assert_eq!(together(true, &there).await, whole(141));
 }
 
 #[tokio::test]
@@ -355,7 +355,14 @@ async fn what_a_row_was_left_without_is_filled_in_when_it_comes_late() {
         let mut target = Target::new(tight(), &["k"], soft);
         let mut seq = 0;
         let mut rows = Vec::new();
-        for (what, lsn) in [('U', 143), ('D', 110), ('I', 142), ('I', 141), ('U', 144)] {
+        for (what, lsn) in [
+            ('U', 1430),
+            ('D', 1100),
+            ('I', 1420),
+            ('I', 1410),
+            ('U', 1440),
+            ('I', 1435),
+        ] {
             seq += 1;
             let event = of_one_key(what, lsn, seq);
             let staged = target.apply(vec![batch(&[event])]).await;
@@ -368,16 +375,21 @@ async fn what_a_row_was_left_without_is_filled_in_when_it_comes_late() {
             ));
         }
         let names = r#"["body","n"]"#.to_owned();
-        let row = |changed, body: &str, seq: &str| {
-            (changed, body.to_owned(), names.clone(), seq.to_owned())
+        let lacks = |seq: &str| (true, "NULL".to_owned(), names.clone(), seq.to_owned());
+        let has = |changed, body: &str, seq: &str| {
+            (changed, body.to_owned(), "NULL".to_owned(), seq.to_owned())
         };
         let expected = [
-            row(true, "NULL", "1"),
-            row(false, "NULL", "1"),
-            // The newest is the one that is looked for; which one that is nobody knows, so it stays named.
-            row(true, "body 142", "3"),
-            row(false, "body 142", "3"),
-            row(true, "body 142", "5"),
+            lacks("1"),
+            // It says what is older than it has no say; a soft one leaves its own values.
+            match soft {
+                true => has(true, "body 1100", "2"),
+                false => lacks("2"),
+            },
+            has(true, "body 1420", "3"),
+            has(false, "body 1420", "3"),
+            has(true, "body 1420", "5"),
+            has(true, "body 1435", "6"),
         ];
         assert_eq!(rows, expected, "soft {soft}");
     }
@@ -391,6 +403,7 @@ async fn a_soft_deleted_row_is_no_reason_to_lose_its_values() {
         body,
         n: Ok(Some(lsn)),
         delete,
+        truncate: false,
         lsn,
         seq: lsn,
     };
