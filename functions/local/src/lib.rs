@@ -62,6 +62,9 @@ fn misread(error: &clap::Error) -> Failure {
     Failure::usage(what.strip_prefix("error: ").unwrap_or(&what))
 }
 
+/// Longest the program's threads may take to end; one at work that cannot be cut short is left behind then.
+const ENDING: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// Runs a command and says how it ended: 0 done, 1 the project or its data has errors, 2 usage, 3
 /// something is unavailable.
 #[must_use]
@@ -77,8 +80,9 @@ pub fn run(cli: Cli) -> ExitCode {
             // On a worker, whose stack is ours, and not on the main thread, whose stack is whatever
             // the shell said.
             let ended = runtime.block_on(async { tokio::spawn(commands::dispatch(cli)).await });
-            // Connections that never end, such as event feeds, do not hold the program up.
-            runtime.shutdown_background();
+            // Connections that never end, such as event feeds, do not hold the program up; threads that are about to end are
+            // waited for, as letting go of one just then can end the process (see `query`).
+            runtime.shutdown_timeout(ENDING);
             ended.unwrap_or_else(|panic| Err(Failure::defect(panic.to_string())))
         });
     match ended {

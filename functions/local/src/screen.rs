@@ -124,6 +124,9 @@ impl Canvas {
     /// # Errors
     /// When stdout is closed.
     pub fn draw(&mut self, block: &str) -> io::Result<()> {
+        if self.lines == 0 && block.is_empty() {
+            return Ok(());
+        }
         let mut out = io::stdout().lock();
         if self.lines > 0 {
             // Up to the first line of the last drawing, then clear to the end of the screen.

@@ -24,6 +24,8 @@ const STACK_BYTES: usize = 64 * 1024 * 1024;
 const THREADS_MIN: usize = 8;
 /// How much later than the work's own deadline the caller stops waiting, for work that never yields.
 const LATE: Duration = Duration::from_secs(1);
+/// Longest the threads may take to end.
+const ENDING: Duration = Duration::from_secs(60);
 /// Batches computed ahead of the reader.
 const AHEAD: usize = 2;
 
@@ -52,9 +54,27 @@ impl Threads {
 }
 
 impl Drop for Threads {
-    /// The last owner may be a task of another runtime, where waiting is not allowed.
+    /// The last owner may be a task of another runtime, where waiting is not allowed: a thread of its own waits until they have
+    /// ended. They are not let go of while they end, which ends the process in C libraries whose `pthread_detach` still
+    /// looks at a thread that is gone (glibc up to 2.36 at least).
     fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
+        let Some(runtime) = self.0.take() else {
+            return;
+        };
+        let kept = Arc::new(Mutex::new(Some(runtime)));
+        let held = kept.clone();
+        let take = |held: &Mutex<Option<Runtime>>| {
+            held.lock().unwrap_or_else(PoisonError::into_inner).take()
+        };
+        let wait = move || {
+            if let Some(runtime) = take(&held) {
+                runtime.shutdown_timeout(ENDING);
+            }
+        };
+        let waiting = std::thread::Builder::new().name(String::from("query-end"));
+        if waiting.spawn(wait).is_err()
+            && let Some(runtime) = take(&kept)
+        {
             runtime.shutdown_background();
         }
     }

@@ -1,5 +1,5 @@
 @description What is known of each repository.
-@config materialized=incremental, live=true, incremental_strategy=delete+insert, unique_key=repository
+@config materialized=incremental, live=true, incremental_strategy=auto
 
 SELECT
     repository,
@@ -13,9 +13,4 @@ FROM (
     SELECT repository, 0 AS is_pull_request, CASE WHEN state = 'open' THEN 1 ELSE 0 END AS is_open
     FROM silver.issues
 ) AS items
-WHERE repository IN (
-    SELECT repository FROM silver.pull_requests WHERE _seq > {watermark:silver.pull_requests}
-    UNION
-    SELECT repository FROM silver.issues WHERE _seq > {watermark:silver.issues}
-)
 GROUP BY repository

@@ -1,5 +1,6 @@
 //! `headwater quarantine`: rows that broke a model, listed, shown, put through it again, or dropped.
 
+use domain::TableName;
 use engine::quarantine::{self, Listing, Replayed, Row};
 
 use super::{Context, named, print_json};
@@ -23,7 +24,7 @@ pub(super) async fn quarantine(context: &Context, what: Quarantine) -> Result<()
             let listing = quarantine::list(&world, model.as_ref()).await?;
             match context.json {
                 true => print_json(&listing),
-                false => show_list(&listing),
+                false => show_list(&listing, model.as_ref()),
             }
         }
         Quarantine::Show { model, id } => {
@@ -56,7 +57,7 @@ fn meant(ids: &[u64]) -> Option<&[u64]> {
     (!ids.is_empty()).then_some(ids)
 }
 
-fn show_list(listing: &Listing) -> Result<(), Failure> {
+fn show_list(listing: &Listing, asked: Option<&TableName>) -> Result<(), Failure> {
     let held = listing.models.iter().filter(|held| !held.rows.is_empty());
     let mut any = false;
     for held in held {
@@ -66,7 +67,11 @@ fn show_list(listing: &Listing) -> Result<(), Failure> {
         show_rows(&held.rows)?;
     }
     if !any {
-        say("no model has rows in quarantine that a replay could put in")?;
+        let who = match asked {
+            Some(model) => format!("{model} has no rows"),
+            None => "no model has rows".to_owned(),
+        };
+        say(&format!("{who} in quarantine that a replay could put in"))?;
     }
     if listing.tables.is_empty() {
         return Ok(());

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray};
 use domain::{
-    TableName,
+    Model, TableName,
     items::{self, Column, Head},
 };
 use ports::{Error, Kind, Result, landing::Append, state::Key};
@@ -98,7 +98,11 @@ pub async fn file(
     })?;
     let (_, bytes_total) = load::open(path)?;
     let known = columns(world, table).await?;
-    let webhook = is_webhook(&known);
+    let webhook = match known.is_empty() {
+        false => is_webhook(&known).then(|| format!("{table} holds webhook events")),
+        true => reader_of_payload(world, table)
+            .map(|model| format!("{} reads {table} as webhook events", model.file)),
+    };
     let mut chunks = load::start(path, format, known);
     let mut loaded = FileLoaded::default();
     let mut done = Progress {
@@ -116,13 +120,13 @@ pub async fn file(
             ));
         }
         if let Some(rows) = &chunk.rows
-            && webhook
+            && let Some(webhook) = &webhook
             && rows.schema().column_with_name(PAYLOAD).is_none()
         {
             return Err(invalid(
                 path,
                 format!(
-                    "{table} holds webhook events, whose fields are read from `{PAYLOAD}`, a column the file does not have; \
+                    "{webhook}, whose fields are read from `{PAYLOAD}`, a column the file does not have; \
                      load it into another table with --table, or post it: \
                      curl -H 'content-type: application/x-ndjson' --data-binary @FILE URL/api/ingest/webhook/{}",
                     table.name()
@@ -135,6 +139,23 @@ pub async fn file(
         progress(done);
     }
     Ok(loaded)
+}
+
+/// A model that reads the fields of a table's rows from `payload`, as those of a webhook source: a name of its own that it gives
+/// is not meant. Files make a table's columns, and such a model would find nothing in them.
+fn reader_of_payload<'a>(world: &'a World, table: &TableName) -> Option<&'a Model> {
+    let of_name = |c: char| c.is_alphanumeric() || c == '_';
+    world.project.models.values().find(|model| {
+        let words = model
+            .sql
+            .split(|c| !of_name(c))
+            .filter(|word| !word.is_empty());
+        let mut before = "";
+        let mut reads = words.map(|word| (std::mem::replace(&mut before, word), word));
+        let is = |word: &str, name: &str| word.eq_ignore_ascii_case(name);
+        model.reads.contains(table)
+            && reads.any(|(last, word)| is(word, PAYLOAD) && !is(last, "as"))
+    })
 }
 
 /// Whether a table with these columns holds webhook events.

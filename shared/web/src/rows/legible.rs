@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        Array, ArrayRef, ArrowNativeTypeOp, AsArray, PrimitiveArray, RecordBatch,
+        Array, ArrayRef, ArrowNativeTypeOp, AsArray, Int64Array, PrimitiveArray, RecordBatch,
         RecordBatchOptions, StringArray, UnionArray, downcast_temporal_array,
     },
     compute::{cast, max, min},
-    datatypes::{ArrowPrimitiveType, DataType, Field, FieldRef, Float64Type, Schema, SchemaRef},
+    datatypes::{
+        ArrowPrimitiveType, DataType, Field, FieldRef, Float64Type, Int64Type, Schema, SchemaRef,
+        TimeUnit,
+    },
     error::ArrowError,
     json::{Encoder, EncoderFactory, EncoderOptions, writer::NullableEncoder},
     util::display::{ArrayFormatter, FormatOptions},
@@ -34,12 +37,12 @@ pub(super) fn batch(
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns());
     let mut fields = Vec::with_capacity(batch.num_columns());
     for (field, column) in schema.fields().iter().zip(batch.columns()) {
+        // A writer names the place of what it cannot write, if it says so at all, and not the column.
+        inside(column, shown).map_err(|error| unshown(field.name(), &error))?;
         let (column, is_raw) = match column.as_any().downcast_ref::<UnionArray>() {
             Some(union) => (json(union)?, true),
             None if beyond(column.data_type()) => {
-                // Inside of a list or a struct the writer does not say what it could not write.
-                let told = |error| unshown(field.name(), &inside(column).err().unwrap_or(error));
-                let text = text(column).map_err(told)?;
+                let text = text(column).map_err(|error| unshown(field.name(), &error))?;
                 (text, false)
             }
             None => match keyed_by_text(column.data_type()) {
@@ -71,23 +74,48 @@ fn text(column: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
     Ok(Arc::new(text))
 }
 
-/// [`calendar`] of the moments at any depth.
-fn inside(array: &dyn Array) -> std::result::Result<(), ArrowError> {
+/// Checks values at any depth.
+fn inside(array: &dyn Array, check: Check) -> Checked {
+    let all = |columns: &[ArrayRef]| columns.iter().try_for_each(|one| inside(one, check));
     match array.data_type() {
-        DataType::List(_) => inside(array.as_list::<i32>().values()),
-        DataType::LargeList(_) => inside(array.as_list::<i64>().values()),
-        DataType::FixedSizeList(_, _) => inside(array.as_fixed_size_list().values()),
-        DataType::Struct(_) => array
-            .as_struct()
-            .columns()
-            .iter()
-            .try_for_each(|c| inside(c)),
-        DataType::Map(_, _) => {
-            let entries = array.as_map().entries();
-            entries.columns().iter().try_for_each(|c| inside(c))
-        }
-        _ => calendar(array),
+        DataType::List(_) => inside(array.as_list::<i32>().values(), check),
+        DataType::LargeList(_) => inside(array.as_list::<i64>().values(), check),
+        DataType::FixedSizeList(_, _) => inside(array.as_fixed_size_list().values(), check),
+        DataType::Struct(_) => all(array.as_struct().columns()),
+        DataType::Map(_, _) => all(array.as_map().entries().columns()),
+        DataType::Dictionary(_, _) => inside(array.as_any_dictionary().values(), check),
+        _ => check(array),
     }
+}
+
+type Checked = std::result::Result<(), ArrowError>;
+type Check = fn(&dyn Array) -> Checked;
+
+/// Fails where a moment is in no calendar, at its offset if it has one.
+fn shown(array: &dyn Array) -> Checked {
+    let DataType::Timestamp(unit, Some(_)) = array.data_type() else {
+        return calendar(array);
+    };
+    let numbers = cast(array, &DataType::Int64)?;
+    let numbers = numbers.as_primitive::<Int64Type>();
+    let (Some(first), Some(last)) = (min(numbers), max(numbers)) else {
+        return Ok(());
+    };
+    // Offsets are less than a day, and the formatter panics over one that leads out of the calendar.
+    let second = match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    };
+    let day = 86_400 * second;
+    let widest = [first.saturating_sub(day), last.saturating_add(day)];
+    let widest: ArrayRef = Arc::new(Int64Array::from_iter_values(widest));
+    let plain = cast(&widest, &DataType::Timestamp(*unit, None))?;
+    let told = format!("moments from {first} to {last} are in no calendar at every offset");
+    text(&plain)
+        .map(drop)
+        .map_err(|_| ArrowError::CastError(told))
 }
 
 /// Why a column cannot be shown, and what would help.
@@ -150,7 +178,7 @@ fn keyed_by_text(kind: &DataType) -> Option<DataType> {
 
 /// Fails where the first or last moment of a column is in no calendar: the writer would say so in the place of the value, as
 /// text that is no JSON.
-fn calendar(array: &dyn Array) -> std::result::Result<(), ArrowError> {
+fn calendar(array: &dyn Array) -> Checked {
     fn ends<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> Option<ArrayRef>
     where
         T::Native: ArrowNativeTypeOp,

@@ -26,6 +26,44 @@ async fn load(name: &str, content: &str) -> (ports::Result<FileLoaded>, Arc<Reme
     (file(&world, &table(), &path, None, &|_| {}).await, landing)
 }
 
+/// A file for a new table that a model reads as webhook events has to have what they have.
+#[tokio::test]
+async fn a_new_table_that_is_read_as_webhook_events_is_none_of_a_files_columns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = write(&folder, "f.ndjson", b"{\"id\":1}");
+    let whole = write(&folder, "g.ndjson", b"{\"payload\":\"{}\"}");
+    for (sql, is_read) in [
+        (
+            "SELECT (payload->>'id')::BIGINT AS id FROM landing.flights",
+            true,
+        ),
+        ("SELECT PAYLOAD AS payload FROM landing.flights", true),
+        ("SELECT id AS payload, payloads FROM landing.flights", false),
+        ("SELECT payload FROM landing.other", false),
+    ] {
+        let (mut world, landing, _) = world();
+        let model = ("transform/bronze/flights.sql".to_owned(), sql.to_owned());
+        let (project, findings) = domain::Project::load(&[model], None);
+        assert!(project.models.len() == 1, "{findings:?}");
+        world.project = Arc::new(project);
+        let loaded = file(&world, &table(), &path, None, &|_| {}).await;
+        match is_read {
+            true => {
+                let told = loaded.expect_err("nothing is read of it").chain();
+                assert!(
+                    told.contains("transform/bronze/flights.sql reads landing.flights"),
+                    "{told}"
+                );
+                assert!(told.contains("/api/ingest/webhook/flights"), "{told}");
+                assert!(landing.appends("landing.flights").is_empty());
+                let loaded = file(&world, &table(), &whole, None, &|_| {}).await;
+                assert_eq!(loaded.expect("it has one").rows, 1);
+            }
+            false => assert_eq!(loaded.expect("loaded").rows, 1, "{sql}"),
+        }
+    }
+}
+
 fn kinds(landing: &Remembered) -> Vec<(String, String)> {
     let appends = landing.appends("landing.flights");
     let schema = appends[0].rows.schema();
