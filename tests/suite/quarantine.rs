@@ -1,6 +1,7 @@
 //! Rows that break a model: out of it, listed with the reason, and in again once it has been put right.
 
 mod commands;
+mod conditions;
 mod deployed;
 pub(crate) mod drops;
 
@@ -19,6 +20,7 @@ use crate::plain::{test, test_async};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = deployed::trials();
+    trials.extend(conditions::trials());
     trials.extend([
         test_async("quarantine::bad_rows_stay_out_and_the_rest_goes_in", casts),
         test_async("quarantine::rows_that_break_an_assertion_stay_out", asserts),

@@ -107,8 +107,14 @@ impl Out {
     }
 
     /// Leaves the rows out of what a statement reads; `anew` reads the others again that are in quarantine. The input goes by
-    /// another name then, and a view by its own.
-    pub(super) fn restrict(&self, catalog: &mut Catalog, anew: bool) -> Result<()> {
+    /// another name then, and a view by its own. Conditions of the statement may be asked of a row together with those that leave
+    /// it out, or before them, so that such a row holds nothing but NULL: nothing breaks on that.
+    pub(super) async fn restrict(
+        &self,
+        world: &World,
+        catalog: &mut Catalog,
+        anew: bool,
+    ) -> Result<()> {
         let conditions = self.conditions(anew);
         let Some(input) = self.input.as_ref().filter(|_| !conditions.is_empty()) else {
             return Ok(());
@@ -128,7 +134,16 @@ impl Out {
             true => conditions,
             false => format!("{SEQUENCE} IS NULL OR ({conditions})"),
         };
-        let view = format!("SELECT * FROM {whole} WHERE {condition}");
+        let schema = world.tables.schema(&pin).await?;
+        let columns = schema.fields().iter().map(|field| {
+            let name = format!("\"{}\"", field.name().replace('"', "\"\""));
+            match field.name() == SEQUENCE {
+                true => name,
+                false => format!("CASE WHEN {condition} THEN {name} END AS {name}"),
+            }
+        });
+        let columns = columns.collect::<Vec<_>>().join(", ");
+        let view = format!("SELECT {columns} FROM {whole} WHERE {condition}");
         catalog.tables.insert(whole, pin);
         catalog.views.insert(input.clone(), view);
         Ok(())

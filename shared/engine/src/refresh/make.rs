@@ -219,7 +219,8 @@ async fn run(world: &World, job: &Job<'_>, loaded: &Loaded, out: &Out) -> Result
         None => return Ok(None),
     };
     let mut catalog = catalog(job, world, loaded, &text, feeds)?;
-    out.restrict(&mut catalog, is_anew(job, loaded))?;
+    out.restrict(world, &mut catalog, is_anew(job, loaded))
+        .await?;
     let mut recomputed = None;
     let mut apply = apply(world, job, loaded)?;
     if job.model.is_auto() && job.reason != Reason::Full && loaded.is_built() {

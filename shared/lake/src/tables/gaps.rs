@@ -414,6 +414,9 @@ impl Gaps {
             if chain.came_after(*row) {
                 continue;
             }
+            if events.truncated_by(chain.holder, &event.rank).is_some() {
+                break;
+            }
             if event.delete && !self.soft {
                 return chain.nothing(Some(&event.rank));
             }
