@@ -11,7 +11,7 @@ use datafusion::{
         tree_node::{Transformed, TreeNode},
     },
     logical_expr::{
-        Expr, LogicalPlan, Operator, binary_expr, expr_rewriter::NamePreserver, lit,
+        Distinct, Expr, LogicalPlan, Operator, binary_expr, expr_rewriter::NamePreserver, lit,
         logical_plan::Subquery,
     },
     optimizer::AnalyzerRule,
@@ -42,10 +42,8 @@ impl AnalyzerRule for LoneAggregates {
 }
 
 fn rewrite(expr: Expr) -> Result<Transformed<Expr>> {
-    let (Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_)) = &expr else {
-        return Ok(Transformed::no(expr));
-    };
     let asked = match &expr {
+        Expr::ScalarSubquery(asked) => asked,
         Expr::Exists(exists) => &exists.subquery,
         Expr::InSubquery(within) => &within.subquery,
         Expr::SetComparison(compared) => &compared.subquery,
@@ -53,9 +51,17 @@ fn rewrite(expr: Expr) -> Result<Transformed<Expr>> {
     };
     match rows(asked) {
         Rows::Any => Ok(Transformed::no(expr)),
+        Rows::Distinct => plan_err!(
+            "a subquery that uses columns of the outer query and has DISTINCT over an aggregate without GROUP BY, which is \
+             one row: leave out DISTINCT"
+        ),
+        Rows::One | Rows::Unknown if matches!(expr, Expr::ScalarSubquery(_)) => {
+            Ok(Transformed::no(expr))
+        }
         Rows::Unknown => plan_err!(
             "a subquery of EXISTS, IN, ANY or ALL that uses columns of the outer query and filters or limits an aggregate \
-             without GROUP BY: compare with a scalar subquery instead, as in `(SELECT count(*) ..) = 0`"
+             without GROUP BY, or has ROLLUP, CUBE or GROUPING SETS: compare with a scalar subquery instead, as in \
+             `(SELECT count(*) ..) = 0`"
         ),
         Rows::One => Ok(Transformed::yes(match expr {
             Expr::Exists(exists) => lit(!exists.negated),
@@ -80,8 +86,10 @@ fn rewrite(expr: Expr) -> Result<Transformed<Expr>> {
 enum Rows {
     /// One, whatever matches.
     One,
-    /// One or none, as its filter or limit says, of an aggregate of what matches.
+    /// One or none, as its filter or limit says, of an aggregate of what matches; or one more than what matches.
     Unknown,
+    /// One, which is taken for as many as match.
+    Distinct,
     /// As many as match: what a join finds.
     Any,
 }
@@ -90,7 +98,7 @@ fn rows(subquery: &Subquery) -> Rows {
     if subquery.outer_ref_columns.is_empty() {
         return Rows::Any;
     }
-    let (mut plan, mut filtered) = (subquery.subquery.as_ref(), false);
+    let (mut plan, mut filtered, mut distinct) = (subquery.subquery.as_ref(), false, false);
     loop {
         plan = match plan {
             LogicalPlan::Projection(of) => &of.input,
@@ -98,9 +106,17 @@ fn rows(subquery: &Subquery) -> Rows {
             LogicalPlan::Sort(of) if of.fetch.is_none() => &of.input,
             LogicalPlan::Aggregate(of) if of.group_expr.is_empty() => {
                 return match filtered {
+                    _ if distinct => Rows::Distinct,
                     true => Rows::Unknown,
                     false => Rows::One,
                 };
+            }
+            LogicalPlan::Aggregate(of) if matches!(of.group_expr[..], [Expr::GroupingSet(_)]) => {
+                return Rows::Unknown;
+            }
+            LogicalPlan::Distinct(Distinct::All(of)) => {
+                distinct = true;
+                of
             }
             LogicalPlan::Filter(of) => {
                 filtered = true;

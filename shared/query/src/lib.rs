@@ -25,6 +25,7 @@ mod json;
 mod labels;
 mod landing;
 mod literals;
+mod memberships;
 mod model;
 mod names;
 mod nearest;

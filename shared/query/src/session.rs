@@ -17,7 +17,7 @@ use ports::Objects;
 use crate::{
     aggregated, casts,
     catalog::{CATALOG, SCHEMA},
-    checked, floats, growth, json,
+    checked, floats, growth, json, memberships,
     model::warehouse,
     orders, semi, sums, types,
 };
@@ -49,6 +49,7 @@ pub(crate) fn base(settings: &Settings, objects: Objects) -> Result<SessionState
         .build();
     json::register(&mut state)?;
     state.register_function_rewrite(Arc::new(growth::BoundGrowth))?;
+    state.add_analyzer_rule(Arc::new(memberships::Memberships));
     state.add_analyzer_rule(Arc::new(aggregated::LoneAggregates));
     state.add_analyzer_rule(Arc::new(casts::TextToTime));
     state.add_analyzer_rule(Arc::new(floats::TotalFloats));

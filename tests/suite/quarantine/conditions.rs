@@ -80,11 +80,8 @@ async fn keys() -> Result<()> {
         expect(&site.lab, silver, json!([[1, 2]])).await?;
         let found = listed(&site).await?;
         ensure!(found.len() == 1 && found[0].0 == 2, "{sql}: {found:?}");
-        let dropped = engine::quarantine::drop_rows(
-            &site.lab.world,
-            &tests::world::table("silver.orders")?,
-            None,
-        );
+        let table = tests::world::table("silver.orders")?;
+        let dropped = engine::quarantine::drop_rows(&site.lab.world, &table, None);
         let dropped = dropped.await.map_err(|error| rows::chain(&error))?;
         ensure!(dropped.dropped == 1, "{dropped:?}");
         send(&site, &[(4, "1"), (5, "2")]).await?;

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use sqlparser::{
     ast::{
-        Join, JoinConstraint, JoinOperator, Query, Select, SetExpr, SetOperator, SetQuantifier,
-        Spanned, Statement, TableFactor, Visit, Visitor,
+        Join, JoinConstraint, JoinOperator, PipeOperator, Query, Select, SetExpr, SetOperator,
+        SetQuantifier, Spanned, Statement, TableFactor, Visit, Visitor,
     },
     tokenizer::Location,
 };
@@ -54,7 +54,11 @@ impl Visitor for Reads {
                 "FOR UPDATE and FOR SHARE are not available: reads never lock",
             ));
         }
-        match refused(&query.body) {
+        let piped = query.pipe_operators.iter().find_map(|step| match step {
+            PipeOperator::Join(join) => refused_join(join),
+            _ => None,
+        });
+        match refused(&query.body).or(piped) {
             Some(why) => ControlFlow::Break((query.span().start, why)),
             None => ControlFlow::Continue(()),
         }

@@ -242,7 +242,7 @@ async fn more(
             out.found.extend(rows);
             match out.found.len() {
                 now if now == before => String::from("no row breaks it alone"),
-                now if now + out.listed > ROWS_MAX => too_many(),
+                now if now + out.listed > ROWS_MAX => too_many(out.listed),
                 _ => return Ok(out),
             }
         }
@@ -278,8 +278,14 @@ fn is_of_a_row(job: &Job<'_>, error: &Error) -> bool {
         && error.chain().contains("Cannot cast")
 }
 
-fn too_many() -> String {
-    format!("more than {ROWS_MAX} rows break it, so it is the model that is wrong")
+/// Why rows are not quarantined beside those that are `listed`.
+fn too_many(listed: usize) -> String {
+    match listed {
+        0 => format!("more than {ROWS_MAX} rows break it, so it is the model that is wrong"),
+        _ => format!(
+            "{listed} rows are in its quarantine, which holds {ROWS_MAX}: replay them once the model is right, or drop them"
+        ),
+    }
 }
 
 /// How an error reads as the reason of one row.

@@ -167,7 +167,7 @@ impl Search<'_> {
             if first == last {
                 bad.insert(rows.sequence(first), reason(&error));
                 if bad.len() + self.out.found.len() + self.out.listed > ROWS_MAX {
-                    return Ok(Err(too_many()));
+                    return Ok(Err(too_many(self.out.listed)));
                 }
                 continue;
             }
