@@ -20,6 +20,7 @@ use hashbrown::HashMap;
 use roaring::RoaringTreemap;
 
 use super::{
+    chain::Chain,
     columns::{ORIGINS, position},
     origins::{Origin, Origins},
     rank::Rank,
@@ -449,61 +450,4 @@ struct Stored<'a> {
     row: TableRow,
     rank: Option<&'a Rank>,
     origin: Origin,
-}
-
-/// What was met so far on the way from an event to what it took the place of.
-#[derive(Default)]
-struct Chain {
-    /// The row that a truncate has to come before, to leave nothing to be kept; none when its own place tells.
-    holder: Option<u64>,
-    /// The last soft delete: what came after it changed nothing of what it keeps.
-    last: Option<u64>,
-    /// Sequence of the first soft delete: the values are its own.
-    keeper: Option<Rank>,
-    /// The oldest soft delete with a value of its own, in case there is no other.
-    own: Option<u64>,
-}
-
-impl Chain {
-    /// Passes an event without a value.
-    fn pass(&mut self, row: u64) {
-        self.holder = self.holder.map(|_| row);
-    }
-
-    /// Passes a soft delete.
-    fn keep(&mut self, (row, rank): (u64, &Rank), own: Option<u64>) {
-        (self.holder, self.last) = (Some(row), Some(row));
-        self.keeper.get_or_insert_with(|| rank.clone());
-        self.own = own.or(self.own);
-    }
-
-    fn came_after(&self, row: u64) -> bool {
-        self.last.is_some_and(|last| row > last)
-    }
-
-    fn frozen(self, origin: Origin) -> Origin {
-        Origin {
-            since: self.keeper.or(origin.since),
-            ..origin
-        }
-    }
-
-    fn found(self, row: u64, rank: &Rank) -> (Source, Origin) {
-        (Source::Change(row), self.frozen(Origin::of(rank.clone())))
-    }
-
-    /// There is no value, but perhaps that of a soft delete.
-    fn nothing(self, since: Option<&Rank>) -> (Source, Origin) {
-        let (source, known) = match self.own {
-            Some(row) => (Source::Change(row), true),
-            None => (Source::Nothing, false),
-        };
-        (
-            source,
-            self.frozen(Origin {
-                known,
-                since: since.cloned(),
-            }),
-        )
-    }
 }

@@ -11,6 +11,7 @@
 
 mod bounds;
 mod cache;
+mod chain;
 mod changes;
 mod collect;
 mod columns;
