@@ -24,7 +24,7 @@ use crate::{
     refresh::{self, Refreshed},
 };
 
-pub use order::carry_out;
+pub use order::{carry_out, give_up};
 pub(crate) use step::step_beside;
 pub use step::{Step, step};
 

@@ -128,6 +128,30 @@ pub(crate) async fn refresh_from(
     }
 }
 
+/// Records that attempts on a model came to no end of their own, as one that failed: it is backed off from, and people are told.
+///
+/// # Errors
+/// As [`refresh`].
+pub(crate) async fn give_up(
+    world: &World,
+    model: &TableName,
+    targets: &BTreeMap<TableName, Position>,
+    message: &str,
+) -> Result<Refreshed> {
+    let model = find(world, model)?;
+    let job = Job::new(&world.project, model, Some(targets), Reason::Live);
+    let loaded = Loaded::read(world, &job).await?;
+    if !loaded.is_due(&job) {
+        return Ok(Refreshed::Idle);
+    }
+    Ok(match commit::fail(world, &job, loaded, message).await? {
+        true => Refreshed::Error {
+            message: message.to_owned(),
+        },
+        false => Refreshed::Conflict,
+    })
+}
+
 fn find<'a>(world: &'a World, model: &TableName) -> Result<&'a Model> {
     let found = world.project.models.get(model);
     found.ok_or_else(|| unknown(world, model))

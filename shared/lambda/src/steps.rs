@@ -22,8 +22,9 @@ use crate::{Answer, Deployed, Message, each, metrics, serve::remaining};
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// Longest a message can be delayed; what is due later, the schedule finds.
 const DELAY_MAX: Duration = Duration::from_secs(60);
-/// Left of an invocation's time when a refresh is given up: what was staged is garbage, and the message comes again.
-const MARGIN: std::time::Duration = std::time::Duration::from_secs(3);
+/// Left of an invocation's time when a refresh is given up: what was staged is garbage, why is written down, the message may be
+/// given back ([`HIDING_MAX`]) and alerts are delivered ([`ALERTED`]).
+const MARGIN: std::time::Duration = std::time::Duration::from_secs(12);
 /// The visibility timeout that a refresh under way is prolonged by, and after which one that failed comes again.
 const VISIBILITY: Duration = Duration::from_secs(60);
 /// After which a message comes again that nobody can read: soon in the dead-letter queue, it keeps its group from nothing.
@@ -210,10 +211,19 @@ async fn refresh(
         traceparent = message.attributes.get("traceparent"));
     let refresh = cycle::carry_out(&deployed.world, &*deployed.refreshes, order, PATIENCE);
     let refresh = tracing::Instrument::instrument(refresh, span);
-    let (how, next) = tokio::time::timeout(left, refresh)
-        .await
-        .map_err(|_| "the invocation's time is over".to_owned())?
-        .map_err(|error| error.chain())?;
+    let ended = match tokio::time::timeout(left, refresh).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            let why = format!(
+                "its refresh takes longer than a function may run, {} s were left: give the model less to do at once, or its \
+                 function more memory, which is more of a processor",
+                left.as_secs()
+            );
+            let (world, refreshes) = (&deployed.world, &*deployed.refreshes);
+            cycle::give_up(world, refreshes, order, &why, PATIENCE).await
+        }
+    };
+    let (how, next) = ended.map_err(|error| error.chain())?;
     measure(order, &how);
     let told = serde_json::to_value(&how).map_err(|error| error.to_string())?;
     tracing::info!(model = %order.model, cycle = order.cycle, %told, "refreshed");

@@ -57,6 +57,26 @@ pub async fn carry_out(
     Ok((how, next))
 }
 
+/// Ends an order that came to no end in the time it had: its model failed for that reason. Takes the next step.
+///
+/// # Errors
+/// As [`carry_out`].
+pub async fn give_up(
+    world: &World,
+    refreshes: &dyn Refreshes,
+    order: &Order,
+    why: &str,
+    patience: Duration,
+) -> Result<(Refreshed, Step)> {
+    let items = Items::load(&*world.state, [load::cycle()]).await?;
+    let Standing::Noted(cycle) = standing(items.get(&load::cycle())?, order) else {
+        return pass_by(world, refreshes, patience).await;
+    };
+    let how = refresh::give_up(world, &order.model, &cycle.targets, why).await?;
+    let next = take(world, refreshes, patience, Some((order, &how))).await?;
+    Ok((how, next))
+}
+
 /// An order that is nobody's any more: the step that it would have caused is taken all the same.
 async fn pass_by(
     world: &World,

@@ -20,10 +20,20 @@ use ports::{
 };
 
 use super::{due, ready, settle};
-use crate::{World, known::Known, load, refresh::Refreshed};
+use crate::{
+    World,
+    known::Known,
+    load,
+    refresh::{self, Refreshed},
+};
 
 /// Attempts of one step while others take theirs.
 pub(super) const ATTEMPTS_MAX: u32 = 32;
+/// Most orders for one model in a cycle. One whose refreshes never end, as each is killed, would keep the cycle open, and all
+/// other models from what came since.
+const ORDERS_MAX: u32 = 3;
+/// How a model ended whose refreshes never did.
+const LOST: &str = "lost";
 /// Most targets that are sent along with an order; a cycle that has more is written down before anything is sent.
 const TARGETS_SENT_MAX: usize = 256;
 
@@ -132,6 +142,24 @@ async fn go_on(
             .get(model)
             .is_some_and(|sent| now < sent.at + patience)
     });
+    let (lost, sendable): (Vec<_>, Vec<_>) = sendable.into_iter().partition(|model| {
+        let sent = cycle.sent.get(model);
+        sent.is_some_and(|sent| sent.attempt >= ORDERS_MAX)
+    });
+    if !lost.is_empty() {
+        // Written down first: one of several that take this step tells of it. Should it end here, the next cycle finds the model.
+        let done = lost.iter().map(|model| (model.clone(), LOST.into()));
+        cycle.done.extend(done);
+        if replace(world, expect, &cycle).await?.is_some() {
+            for model in &lost {
+                let why = format!(
+                    "its refresh was begun {ORDERS_MAX} times and never ended: it needs more memory or time than its function has"
+                );
+                refresh::give_up(world, model, &cycle.targets, &why).await?;
+            }
+        }
+        return Ok(Went::Moved);
+    }
     if !sendable.is_empty() {
         let sent = send(world, refreshes, (cycle, expect), sendable, None).await?;
         return Ok(sent.map_or(Went::Moved, Went::Took));

@@ -146,16 +146,33 @@ pub async fn file(
 fn reader_of_payload<'a>(world: &'a World, table: &TableName) -> Option<&'a Model> {
     let of_name = |c: char| c.is_alphanumeric() || c == '_';
     world.project.models.values().find(|model| {
-        let words = model
-            .sql
-            .split(|c| !of_name(c))
-            .filter(|word| !word.is_empty());
+        let sql = without_remarks(&model.sql);
+        let words = sql.split(|c| !of_name(c)).filter(|word| !word.is_empty());
         let mut before = "";
         let mut reads = words.map(|word| (std::mem::replace(&mut before, word), word));
         let is = |word: &str, name: &str| word.eq_ignore_ascii_case(name);
         model.reads.contains(table)
             && reads.any(|(last, word)| is(word, PAYLOAD) && !is(last, "as"))
     })
+}
+
+/// The text of a query without its texts and comments.
+fn without_remarks(sql: &str) -> String {
+    let (mut left, mut rest) = (String::new(), sql);
+    while let Some(at) = rest.find(['\'', '-', '/']) {
+        left.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (open, end) = match rest {
+            _ if rest.starts_with('\'') => (1, "'"),
+            _ if rest.starts_with("--") => (2, "\n"),
+            _ if rest.starts_with("/*") => (2, "*/"),
+            _ => (1, ""),
+        };
+        let inside = rest[open..].find(end).map(|found| open + found + end.len());
+        left.push(' ');
+        rest = &rest[inside.unwrap_or(rest.len())..];
+    }
+    left + rest
 }
 
 /// Whether a table with these columns holds webhook events.

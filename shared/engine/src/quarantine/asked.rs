@@ -15,7 +15,11 @@ use ports::{
 };
 use serde::Serialize;
 
-use super::{ATTEMPTS_MAX, Held, Replayed, chosen, find, replay, take_back};
+use super::{
+    ATTEMPTS_MAX, Held, Replayed, chosen, find,
+    replay::{put_in, replay, without},
+    take_back,
+};
 use crate::{
     World,
     load::{self, Items},
@@ -32,6 +36,9 @@ pub struct Asked {
     pub asked_at: String,
     /// The rows; `null` for all.
     pub ids: Option<Vec<u64>>,
+    /// Rows that were named and stay dropped, as there is no room for them yet: another replay takes them back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<u64>,
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
@@ -65,6 +72,7 @@ impl From<Replay> for Asked {
             job: replay.job,
             asked_at: replay.asked_at.to_string(),
             ids: replay.rows,
+            dropped: Vec::new(),
             ended_at: replay.ended.as_ref().map(|ended| ended.at.to_string()),
             outcome: replay.ended.map(|ended| ended.outcome.into()),
         }
@@ -108,7 +116,9 @@ pub async fn ask(world: &World, model: &TableName, ids: Option<&[u64]>) -> Resul
     let jobs = world.jobs.as_ref().ok_or_else(|| {
         Error::new(Kind::Invalid, "have rows replayed of", model).because("no other process does")
     })?;
-    take_back(world, find(world, model)?, ids.unwrap_or_default()).await?;
+    let stay = take_back(world, find(world, model)?, ids.unwrap_or_default()).await?;
+    let ids = without(ids, &stay);
+    let ids = ids.as_deref();
     let key = key(model);
     for _ in 0..ATTEMPTS_MAX {
         let items = Items::load(&*world.state, [load::quarantine(model), key.clone()]).await?;
@@ -129,7 +139,10 @@ pub async fn ask(world: &World, model: &TableName, ids: Option<&[u64]>) -> Resul
                 job: next.job.clone(),
             };
             jobs.replay(&job).await?;
-            return Ok(next.into());
+            return Ok(Asked {
+                dropped: stay,
+                ..next.into()
+            });
         }
     }
     let contended = Error::new(Kind::Conflict, "have rows replayed of", model);
@@ -197,7 +210,8 @@ pub async fn carry_out(
 
 fn overdue(model: &TableName) -> Error {
     Error::new(Kind::TooLarge, "replay rows of", model).because(
-        "it takes longer than a function may run; `headwater run` of the model on a machine that may take longer does the same",
+        "it takes longer than a function may run (rows that left the quarantine are in): name fewer rows at once, or give the \
+         function more memory",
     )
 }
 
@@ -206,6 +220,7 @@ async fn there(world: &World, model: &TableName, ids: Option<&[u64]>) -> Result<
     let Some(ids) = ids else {
         return replay(world, model, None).await;
     };
+    let known = find(world, model)?;
     let (key, mut attempts) = (load::quarantine(model), ATTEMPTS_MAX);
     loop {
         let items = Items::load(&*world.state, [key.clone()]).await?;
@@ -213,8 +228,8 @@ async fn there(world: &World, model: &TableName, ids: Option<&[u64]>) -> Result<
         let is_there = |id: &u64| list.rows.iter().any(|row| row.sequence == *id);
         let left: Vec<u64> = ids.iter().copied().filter(is_there).collect();
         attempts -= 1;
-        match replay(world, model, Some(&left)).await {
-            // Another delivery of the job took them in between.
+        match put_in(world, known, Some(&left)).await {
+            // Another delivery of the job took them in between, or somebody dropped them.
             Err(error) if error.kind == Kind::NotFound && attempts > 0 => {}
             done => return done,
         }

@@ -49,13 +49,7 @@ pub struct Replayed {
 pub async fn replay(world: &World, model: &TableName, ids: Option<&[u64]>) -> Result<Replayed> {
     let model = find(world, model)?;
     let stay = take_back(world, model, ids.unwrap_or_default()).await?;
-    let ids: Option<Vec<u64>> = ids.map(|ids| {
-        let stay: BTreeSet<&u64> = stay.iter().collect();
-        ids.iter()
-            .filter(|id| !stay.contains(id))
-            .copied()
-            .collect()
-    });
+    let ids = without(ids, &stay);
     let done = put_in(world, model, ids.as_deref()).await?;
     Ok(Replayed {
         dropped: stay,
@@ -63,7 +57,18 @@ pub async fn replay(world: &World, model: &TableName, ids: Option<&[u64]>) -> Re
     })
 }
 
-async fn put_in(world: &World, model: &Model, ids: Option<&[u64]>) -> Result<Replayed> {
+/// Those of the rows that do not stay dropped.
+pub(super) fn without(ids: Option<&[u64]>, stay: &[u64]) -> Option<Vec<u64>> {
+    let stay: BTreeSet<&u64> = stay.iter().collect();
+    let left = |ids: &[u64]| {
+        let left = ids.iter().filter(|id| !stay.contains(id));
+        left.copied().collect()
+    };
+    ids.map(left)
+}
+
+/// As [`replay`], of rows that are in quarantine: no dropped one is taken back.
+pub(super) async fn put_in(world: &World, model: &Model, ids: Option<&[u64]>) -> Result<Replayed> {
     for _ in 0..ATTEMPTS_MAX {
         let job = Job::new(&world.project, model, None, Reason::Batch);
         let loaded = Loaded::read(world, &job).await?;
@@ -119,7 +124,9 @@ async fn attempt(
     let (mut made, out) = match bad_rows::make(world, job, &loaded, out).await {
         Ok(made) => made,
         Err(Stopped::Conflict) => return Ok(None),
-        Err(Stopped::World(error) | Stopped::Failed(error)) => return Err(error),
+        Err(Stopped::World(error)) => return Err(error),
+        // Whatever kind it is of, it is the model's: it ends so another time too.
+        Err(Stopped::Failed(error)) => return failed(error.chain()),
         Err(Stopped::Assertion(message) | Stopped::BadRows { message, .. }) => {
             return failed(message);
         }

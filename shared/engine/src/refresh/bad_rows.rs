@@ -30,6 +30,8 @@ pub(crate) use keep::keep;
 pub(crate) const ROWS_MAX: usize = 1_000;
 /// Prefix of the names that inputs go by when rows are left out of them.
 const WHOLE: &str = "_whole_";
+/// Whether a row is read, among the columns of an input that rows are left out of.
+const STAYS: &str = "_headwater_stays";
 /// Most characters of a reason.
 const REASON_MAX: usize = 300;
 
@@ -139,11 +141,12 @@ impl Out {
             let name = format!("\"{}\"", field.name().replace('"', "\"\""));
             match field.name() == SEQUENCE {
                 true => name,
-                false => format!("CASE WHEN {condition} THEN {name} END AS {name}"),
+                false => format!("CASE WHEN {STAYS} THEN {name} END AS {name}"),
             }
         });
         let columns = columns.collect::<Vec<_>>().join(", ");
-        let view = format!("SELECT {columns} FROM {whole} WHERE {condition}");
+        let rows = format!("SELECT *, ({condition}) AS {STAYS} FROM {whole}");
+        let view = format!("SELECT {columns} FROM ({rows}) AS _rows WHERE {STAYS}");
         catalog.tables.insert(whole, pin);
         catalog.views.insert(input.clone(), view);
         Ok(())

@@ -296,11 +296,14 @@ pub(crate) fn is_edited(state: &ModelState, digest: &str) -> bool {
 /// How a model keeps its rows: what only a rebuild can change.
 pub(crate) fn shape(model: &Model) -> String {
     let config = &model.config;
+    let order = config.cdc.as_ref();
+    let order = order.map(|cdc| format!(" by {} in order of {}", cdc.op, cdc.seq));
     format!(
-        "{:?} {:?} on {}",
+        "{:?} {:?} on {}{}",
         config.materialized,
         config.strategy,
-        config.unique_key.join(", ")
+        config.unique_key.join(", "),
+        order.unwrap_or_default()
     )
 }
 

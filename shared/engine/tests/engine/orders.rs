@@ -6,7 +6,10 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use domain::{Duration, LiveSettings, Project, items::Cycle};
+use domain::{
+    Duration, LiveSettings, Project,
+    items::{Cycle, ModelState},
+};
 use engine::{
     World,
     cycle::{self, Step},
@@ -195,4 +198,68 @@ async fn an_order_of_a_cycle_that_nobody_knows_changes_nothing() {
     // The step that it would have caused is taken.
     assert_eq!((how, next), ("idle", Step::Sent(vec![table("bronze.ev")])));
     assert_eq!(stored(&lab).await.number, 1);
+}
+
+async fn failure(lab: &Lab, model: &str) -> Option<String> {
+    let key = Key::new(format!("model#{model}"), "state");
+    let item = lab.world.state.get(&key).await.expect("state answers");
+    let state: ModelState = item?.decode().expect("a state");
+    assert_eq!(state.failures, u32::from(state.last_error.is_some()));
+    state.last_error
+}
+
+#[tokio::test]
+async fn a_model_whose_refreshes_never_end_keeps_no_other_from_its_data() {
+    let lab = lab(join());
+    lab.land("landing.a", 3).await;
+    let queue = MemoryRefreshes::new();
+    for attempt in 1..=3 {
+        let step = cycle::step(&lab.world, &queue, PATIENCE).await;
+        assert_eq!(step.expect("answers"), Step::Sent(vec![table("bronze.a")]));
+        let order = queue.take().expect("it was sent");
+        assert_eq!((order.cycle, order.attempt), (1, attempt));
+        // Each is killed without a word.
+        lab.clock.advance(PATIENCE);
+        assert_eq!(failure(&lab, "bronze.a").await, None);
+    }
+    let step = cycle::step(&lab.world, &queue, PATIENCE).await;
+    assert!(matches!(step.expect("answers"), Step::Idle(Some(_))));
+    assert_eq!(queue.take(), None);
+    let told = failure(&lab, "bronze.a").await.expect("it is told");
+    assert!(told.contains("3 times and never ended"), "{told}");
+    let cycle = stored(&lab).await;
+    assert!(
+        cycle.closed && cycle.done[&table("bronze.a")] == "lost",
+        "{cycle:?}"
+    );
+    // Once it is no longer backed off from, another cycle tries it.
+    lab.clock.advance(PATIENCE);
+    let step = cycle::step(&lab.world, &queue, PATIENCE).await;
+    assert_eq!(step.expect("answers"), Step::Sent(vec![table("bronze.a")]));
+    let order = queue.take().expect("it was sent");
+    assert_eq!((order.cycle, order.attempt), (2, 1));
+    let (how, _) = carry(&lab, &queue, &order).await;
+    assert_eq!(how, "built");
+    assert_eq!(failure(&lab, "bronze.a").await, None);
+}
+
+#[tokio::test]
+async fn an_order_without_time_to_end_fails_its_model() {
+    let lab = lab(chain());
+    lab.land("landing.ev", 3).await;
+    let queue = MemoryRefreshes::new();
+    let step = cycle::step(&lab.world, &queue, PATIENCE).await;
+    assert_eq!(step.expect("answers"), Step::Sent(vec![table("bronze.ev")]));
+    let order = queue.take().expect("it was sent");
+    let given_up = cycle::give_up(&lab.world, &queue, &order, "it takes too long", PATIENCE).await;
+    let (how, next) = given_up.expect("the world answers");
+    assert_eq!(how.word(), "error");
+    assert!(matches!(next, Step::Idle(Some(_))), "{next:?}");
+    assert_eq!(
+        failure(&lab, "bronze.ev").await.as_deref(),
+        Some("it takes too long")
+    );
+    // Delivered again, it is nobody's.
+    let again = cycle::give_up(&lab.world, &queue, &order, "it takes too long", PATIENCE).await;
+    assert_eq!(again.expect("the world answers").0.word(), "idle");
 }

@@ -17,11 +17,6 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// Passes an event without a value.
-    pub(super) fn pass(&mut self, row: u64) {
-        self.holder = self.holder.map(|_| row);
-    }
-
     /// Passes a soft delete.
     pub(super) fn keep(&mut self, (row, rank): (u64, &Rank), own: Option<u64>) {
         (self.holder, self.last) = (Some(row), Some(row));

@@ -17,7 +17,8 @@ use super::{
     fill, flags,
     gaps::Gaps,
     intake::{Keyed, Taken},
-    mend, origins,
+    mend,
+    origins::{self, Origin},
     probe::Sought,
     rank::{Order, Rank},
     shape::position,
@@ -226,29 +227,28 @@ async fn settle(
     for (at, rows) in &verdict.flagged {
         rows_of.entry(*at).or_default().extend(rows.keys());
     }
-    let origins = origins::of_rows(&stage, rows_of).await?;
-    verdict.unflag(|row| {
+    let origins = origins::of_rows(&stage, &events.gaps, rows_of).await?;
+    verdict.unflag(|row, event| {
+        let lacks = |origin: &Origin| {
+            let since = origin.since.as_ref();
+            let floor = since.and_then(|since| events.truncated_by(Some(event), since));
+            !origin.known || floor.is_some()
+        };
         let origins = origins.get(&row);
-        origins.is_some_and(|origins| origins.values().any(|origin| !origin.known))
+        origins.is_some_and(|origins| origins.values().any(lacks))
     });
     let finds = (&stored, &graves);
-    let mut filling = events
-        .gaps
-        .fill(&events, finds, &verdict.unstored, &origins);
-    let columns =
-        (0..stage.draft.columns.read.fields().len()).filter(|at| Some(*at) != sequence_at);
-    let columns: Vec<usize> = columns.collect();
-    mend::mend(
-        &events,
-        &late,
-        &origins,
-        &columns,
-        (&mut verdict, &mut filling),
-    );
+    let known_of = (&origins, floors.collected);
+    let gaps = &events.gaps;
+    let mut filling = gaps.fill(&events, finds, &verdict.unstored, known_of);
+    let all = 0..stage.draft.columns.read.fields().len();
+    let columns: Vec<usize> = all.filter(|at| Some(*at) != sequence_at).collect();
+    let to = (&mut verdict, &mut filling);
+    mend::mend(&events, &late, &origins, &columns, to);
     let before = filling.rows.len();
     if let (Some(floor), Some(event)) = (floor, last_truncate) {
         let to = (&mut verdict, &mut filling);
-        mend::truncate(&stage, event, floor, &columns, to).await?;
+        mend::truncate(&stage, gaps, (event, floor), &columns, to).await?;
     }
     let again = (filling.rows.len() - before) as u64;
     if filling.rows.iter().any(|row| !row.origins.is_empty()) {

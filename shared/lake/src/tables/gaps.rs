@@ -244,7 +244,7 @@ impl Gaps {
         events: &Reduced,
         (stored, graves): (&Finds, &Finds),
         unstored: &RoaringTreemap,
-        origins: &HashMap<TableRow, Origins>,
+        (origins, collected): (&HashMap<TableRow, Origins>, Option<&Rank>),
     ) -> Filling {
         let mut filling = Filling::default();
         let bases = self.known(stored, graves);
@@ -260,7 +260,8 @@ impl Gaps {
                 origins: Origins::new(),
             };
             for at in columns {
-                let (source, origin) = self.source(at, (row, gap), base, events, origins);
+                let (source, origin) =
+                    self.source(at, (row, gap), base, events, (origins, collected));
                 filled.sources.push((at, source));
                 // What a soft delete keeps is its own from then on.
                 if source != Source::Change(row) && !(gap.keeps && origin.known) {
@@ -307,6 +308,15 @@ impl Gaps {
         told.collect()
     }
 
+    /// What a row was left without that names it, and says no more.
+    pub(super) fn lost(&self, names: &str) -> Origins {
+        let names = serde_json::from_str::<Vec<String>>(names).unwrap_or_default();
+        let known = names
+            .iter()
+            .filter_map(|name| self.columns.get(&name.to_lowercase()));
+        known.map(|at| (*at, Origin::lost(None))).collect()
+    }
+
     /// Events without a value that are stored, in the order of the change.
     fn open(&self, events: &Reduced, unstored: &RoaringTreemap) -> Vec<(u64, &Gap)> {
         let stored = |row: &u64| events.winners.contains_key(row) && !unstored.contains(*row);
@@ -342,7 +352,7 @@ impl Gaps {
         (row, gap): (u64, &Gap),
         base: Option<&Base<'_>>,
         events: &Reduced,
-        origins: &HashMap<TableRow, Origins>,
+        (origins, collected): (&HashMap<TableRow, Origins>, Option<&Rank>),
     ) -> (Source, Origin) {
         let known = base.and_then(|base| base.rank);
         let mut chain = Chain::default();
@@ -358,7 +368,6 @@ impl Gaps {
             if event.delete && !self.soft || floor.is_some() {
                 return chain.nothing(floor.or(Some(&event.rank)));
             }
-            chain.pass(*row);
             match self.of.get(row) {
                 Some(gap) if gap.keeps => chain.keep((*row, &event.rank), self.own(at, *row)),
                 Some(gap) if gap.columns.contains(&at) => {}
@@ -366,7 +375,8 @@ impl Gaps {
             }
         }
         let Some((file, number, rank)) = base.and_then(|base| base.row) else {
-            return chain.nothing(known);
+            // Its tombstone may be one of those that are gone.
+            return chain.nothing(known.or(collected));
         };
         if let Some(floor) = rank.and_then(|rank| events.truncated_by(chain.holder, rank)) {
             return chain.nothing(Some(floor));
@@ -401,17 +411,13 @@ impl Gaps {
         let Stored {
             row: (file, number),
             rank,
-            mut origin,
+            origin,
         } = stored;
         let since = origin.since.as_ref();
-        let floor = since.and_then(|since| events.truncated_by(chain.holder, since));
-        let emptied = floor.is_some() && origin.known;
-        if floor.is_some() {
-            origin = Origin::lost(floor);
-        }
+        let floor =
+            |chain: &Chain| since.and_then(|since| events.truncated_by(chain.holder, since));
         let older = all.iter().filter(|(_, event)| Some(&event.rank) < rank);
-        for (row, event) in older.take_while(|(_, event)| Some(&event.rank) > origin.since.as_ref())
-        {
+        for (row, event) in older.take_while(|(_, event)| Some(&event.rank) > since) {
             if chain.came_after(*row) {
                 continue;
             }
@@ -423,18 +429,25 @@ impl Gaps {
             }
             match self.of.get(row) {
                 Some(gap) if gap.keeps => {
-                    let own = self.own(at, *row).filter(|_| !origin.known);
-                    chain.keep((*row, &event.rank), own);
+                    chain.keep((*row, &event.rank), None);
+                    if !origin.known || floor(&chain).is_some() {
+                        chain.own = self.own(at, *row).or(chain.own);
+                    }
                 }
                 Some(gap) if gap.columns.contains(&at) => {}
                 _ => return chain.found(*row, &event.rank),
             }
         }
-        match origin.known {
-            true => (Source::Stored(file, number), chain.frozen(origin)),
-            false if chain.own.is_some() || emptied => chain.nothing(origin.since.as_ref()),
+        // What emptied it came before the last soft delete, if there was one.
+        match (floor(&chain), origin.known) {
+            (None, true) => (Source::Stored(file, number), chain.frozen(origin)),
+            (Some(floor), true) => chain.nothing(Some(floor)),
+            (floor, false) if chain.own.is_some() => chain.nothing(floor.or(since)),
             // Its NULL, which was counted when it was left without.
-            false => (Source::Stored(file, number), chain.frozen(origin)),
+            (floor, false) => {
+                let lost = Origin::lost(floor.or(since));
+                (Source::Stored(file, number), chain.frozen(lost))
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use ports::Result;
 use roaring::RoaringTreemap;
 
 use super::{
-    gaps::{Filled, Filling, Source, TableRow},
+    gaps::{Filled, Filling, Gaps, Source, TableRow},
     origins::{self, Origin, Origins},
     rank::Rank,
     stage::Stage,
@@ -83,40 +83,32 @@ pub(super) fn mend(
 /// The same of a truncate that is older than rows of the table, for which every row with values from elsewhere is looked at.
 pub(super) async fn truncate(
     stage: &Stage<'_>,
-    event: u64,
-    floor: &Rank,
+    gaps: &Gaps,
+    (event, floor): (u64, &Rank),
     columns: &[usize],
     (verdict, filling): (&mut Verdict, &mut Filling),
 ) -> Result<()> {
-    let Some(base) = &stage.base else {
-        return Ok(());
-    };
-    let files = base.files.iter().enumerate().map(|(at, file)| {
-        let mut rows: RoaringTreemap = (0..file.part.rows).collect();
-        if let Some(deleted) = &file.part.deleted {
+    let files = stage.base.as_ref().filter(|_| stage.rows() > 0);
+    for (file, data) in files.iter().flat_map(|base| base.files.iter().enumerate()) {
+        let mut rows = RoaringTreemap::new();
+        rows.insert_range(0..data.part.rows);
+        if let Some(deleted) = &data.part.deleted {
             rows -= deleted.as_ref();
         }
-        if let Some(gone) = verdict.gone.get(&at) {
+        if let Some(gone) = verdict.gone.get(&file) {
             rows -= gone;
         }
-        (at, rows)
-    });
-    let all = origins::of_rows(stage, files.collect()).await?;
-    let mut all: Vec<(TableRow, Origins)> = all.into_iter().collect();
-    all.sort_unstable_by_key(|(row, _)| *row);
-    for (row, known) in all {
-        let gone = |origin: &Origin| origin.since.as_ref().is_some_and(|since| since <= floor);
-        let told = known.iter().filter(|(_, origin)| gone(origin));
-        let told = told.map(|(at, origin)| {
-            let from = match origin.known {
-                true => Source::Nothing,
-                false => Source::Stored(row.0, row.1),
-            };
-            (*at, (from, Origin::lost(Some(floor))))
-        });
-        let told: BTreeMap<usize, (Source, Origin)> = told.collect();
-        if !told.is_empty() {
-            anew(event, row, (&known, told), columns, (verdict, filling));
+        for (number, known) in origins::of_file(stage, gaps, file, &rows).await? {
+            let gone = |origin: &Origin| origin.since.as_ref().is_some_and(|since| since <= floor);
+            let told = known
+                .iter()
+                .filter(|(_, origin)| origin.known && gone(origin));
+            let told = told.map(|(at, _)| (*at, (Source::Nothing, Origin::lost(Some(floor)))));
+            let told: BTreeMap<usize, (Source, Origin)> = told.collect();
+            if !told.is_empty() {
+                let to = (&mut *verdict, &mut *filling);
+                anew(event, (file, number), (&known, told), columns, to);
+            }
         }
     }
     Ok(())

@@ -5,10 +5,10 @@
 //! column: the sequence of the event whose value it holds, or, of a column without one, an array of the sequence through
 //! which nothing is to be taken, as it was deleted (empty when nothing was). Of all other columns it is the row's own.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
-    array::{Array, AsArray},
+    array::{Array, AsArray, StringArray},
     datatypes::Schema,
 };
 use hashbrown::HashMap;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     columns::{Columns, ORIGINS, position},
-    gaps::TableRow,
+    gaps::{Gaps, TableRow},
     rank::Rank,
     read::Readable,
     rewrite::pick,
@@ -84,7 +84,8 @@ pub(super) fn from_text(text: &str, schema: &Schema) -> Result<Origins> {
     let mut origins = Origins::new();
     for (name, told) in told {
         let (known, since) = match told {
-            Told::Known(since) => (true, Some(since)),
+            // A row without a sequence had it.
+            Told::Known(since) => (true, Some(since).filter(|since| !since.is_empty())),
             Told::Lost(since) => (false, since.into_iter().next()),
         };
         let since = match since {
@@ -101,39 +102,78 @@ pub(super) fn from_text(text: &str, schema: &Schema) -> Result<Origins> {
 /// The origins of rows of the table; none of those whose values are all their own. Only files with some are read.
 pub(super) async fn of_rows(
     stage: &Stage<'_>,
+    gaps: &Gaps,
     rows: BTreeMap<usize, RoaringTreemap>,
 ) -> Result<HashMap<TableRow, Origins>> {
     let mut found = HashMap::new();
-    let (Some(base), Some(at)) = (&stage.base, stage.draft.columns.position(ORIGINS)) else {
-        return Ok(found);
+    for (file, rows) in rows {
+        let of_file = of_file(stage, gaps, file, &rows).await?;
+        found.extend(
+            of_file
+                .into_iter()
+                .map(|(row, origins)| ((file, row), origins)),
+        );
+    }
+    Ok(found)
+}
+
+/// The same of one file, by number.
+pub(super) async fn of_file(
+    stage: &Stage<'_>,
+    gaps: &Gaps,
+    file: usize,
+    rows: &RoaringTreemap,
+) -> Result<Vec<(u64, Origins)>> {
+    let (Some(base), columns) = (&stage.base, &stage.draft.columns) else {
+        return Ok(Vec::new());
     };
-    let Some(name) = stage.of_base(base, at).0 else {
-        return Ok(found);
+    let part = &base.files[file].part;
+    let may_have = |at: Option<usize>| {
+        let name = stage.of_base(base, at?).0?;
+        let bounds = part.bounds.get(&name);
+        let none = bounds.is_some_and(|bounds| bounds.nulls == Some(part.rows));
+        (!none).then_some((at?, name))
     };
-    let columns = &stage.draft.columns;
-    let column = Columns {
-        file: std::sync::Arc::new(columns.file.project(&[at]).map_err(corrupt)?),
+    let own = may_have(columns.position(ORIGINS));
+    let names = may_have(gaps.names);
+    if rows.is_empty() || own.is_none() && names.is_none() {
+        return Ok(Vec::new());
+    }
+    let (objects, footers) = (&stage.lake.objects, &stage.lake.footers);
+    let opened = Readable::open(objects, footers, part.clone()).await?;
+    let held = |column: Option<(usize, String)>| {
+        let (at, name) = column?;
+        position(opened.footer().schema(), &name).map(|_| at)
+    };
+    let (own, names) = (held(own), held(names));
+    let wanted: Vec<usize> = own.into_iter().chain(names).collect();
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let some = Columns {
+        file: Arc::new(columns.file.project(&wanted).map_err(corrupt)?),
         ..columns.clone()
     };
-    for (file, rows) in rows {
-        let part = &base.files[file].part;
-        let none = |bounds: &ports::tables::Bounds| bounds.nulls == Some(part.rows);
-        if rows.is_empty() || part.bounds.get(&name).is_some_and(none) {
-            continue;
-        }
-        let (objects, footers) = (&stage.lake.objects, &stage.lake.footers);
-        let opened = Readable::open(objects, footers, part.clone()).await?;
-        if position(opened.footer().schema(), &name).is_none() {
-            continue;
-        }
-        let batches = pick(objects, footers, part.clone(), &column, &rows).await?;
-        let texts = batches.iter().flat_map(|batch| {
-            let texts = batch.column(0).as_string::<i32>();
-            (0..texts.len()).map(|row| texts.is_valid(row).then(|| texts.value(row)))
-        });
-        for (row, text) in rows.iter().zip(texts) {
-            let Some(text) = text else { continue };
-            found.insert((file, row), from_text(text, &columns.read)?);
+    let mut found = Vec::new();
+    let mut numbers = rows.iter();
+    for batch in pick(objects, footers, part.clone(), &some, rows).await? {
+        let texts = |at: Option<usize>| {
+            let place = wanted.iter().position(|one| Some(*one) == at)?;
+            batch.column(place).as_string_opt::<i32>()
+        };
+        let (own, names) = (texts(own), texts(names));
+        let text = |column: Option<&'_ StringArray>, row: usize| {
+            let column = column.filter(|column| column.is_valid(row))?;
+            Some(column.value(row).to_owned())
+        };
+        for (row, number) in (0..batch.num_rows()).zip(numbers.by_ref()) {
+            let origins = match (text(own, row), text(names, row)) {
+                (Some(own), _) => from_text(&own, &columns.read)?,
+                // A row of before there were origins says what it was left without.
+                (None, Some(names)) => gaps.lost(&names),
+                (None, None) => continue,
+            };
+            found.push((number, origins));
         }
     }
     Ok(found)

@@ -5,7 +5,7 @@ use iceberg::spec::NestedFieldRef;
 use ports::{Error, Kind, Result};
 
 use super::{
-    columns::{Columns, Incoming},
+    columns::{Columns, Incoming, ORIGINS},
     keys::is_key,
     table::Table,
 };
@@ -40,11 +40,14 @@ pub(crate) fn position(
     columns: &Columns,
     incoming: &[Incoming],
 ) -> Result<usize> {
-    let delivered = |column: &Incoming| column.name.eq_ignore_ascii_case(name);
+    let own = |column: &&Incoming| column.name != ORIGINS;
+    let incoming: Vec<&Incoming> = incoming.iter().filter(own).collect();
+    let delivered = |column: &&Incoming| column.name.eq_ignore_ascii_case(name);
     let at = columns.position(name);
     at.filter(|_| incoming.iter().any(delivered))
         .ok_or_else(|| {
-            let have: Vec<_> = incoming.iter().map(|column| column.name.as_str()).collect();
+            let have = incoming.iter().map(|column| column.name.as_str());
+            let have: Vec<_> = have.collect();
             let have = have.join(", ");
             let missing = match at {
                 None if incoming.iter().any(delivered) => "the table".to_owned(),

@@ -146,10 +146,10 @@ pub(super) fn hits(finds: &Finds) -> impl Iterator<Item = (usize, &Hit)> {
 
 impl Verdict {
     /// Has soft deletes of rows that lack a value stored as events: they may have it themselves.
-    pub(super) fn unflag(&mut self, lacks: impl Fn((usize, u64)) -> bool) {
+    pub(super) fn unflag(&mut self, lacks: impl Fn((usize, u64), u64) -> bool) {
         for (at, rows) in &mut self.flagged {
             rows.retain(|row, event| {
-                let lacks = lacks((*at, *row));
+                let lacks = lacks((*at, *row), *event);
                 if lacks {
                     self.unstored.remove(*event);
                 }

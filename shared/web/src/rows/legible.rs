@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        Array, ArrayRef, ArrowNativeTypeOp, AsArray, Int64Array, PrimitiveArray, RecordBatch,
-        RecordBatchOptions, StringArray, UnionArray, downcast_temporal_array,
+        Array, ArrayRef, ArrowNativeTypeOp, AsArray, GenericListArray, Int64Array, OffsetSizeTrait,
+        PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, UnionArray,
+        downcast_temporal_array,
     },
     compute::{cast, max, min},
     datatypes::{
@@ -78,14 +79,24 @@ fn text(column: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
 fn inside(array: &dyn Array, check: Check) -> Checked {
     let all = |columns: &[ArrayRef]| columns.iter().try_for_each(|one| inside(one, check));
     match array.data_type() {
-        DataType::List(_) => inside(array.as_list::<i32>().values(), check),
-        DataType::LargeList(_) => inside(array.as_list::<i64>().values(), check),
+        DataType::List(_) => inside(&items(array.as_list::<i32>()), check),
+        DataType::LargeList(_) => inside(&items(array.as_list::<i64>()), check),
         DataType::FixedSizeList(_, _) => inside(array.as_fixed_size_list().values(), check),
         DataType::Struct(_) => all(array.as_struct().columns()),
         DataType::Map(_, _) => all(array.as_map().entries().columns()),
         DataType::Dictionary(_, _) => inside(array.as_any_dictionary().values(), check),
         _ => check(array),
     }
+}
+
+/// The items of a list's own rows: others may be in its array.
+fn items<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> ArrayRef {
+    let offsets = list.value_offsets();
+    let (Some(first), Some(end)) = (offsets.first(), offsets.last()) else {
+        return Arc::clone(list.values());
+    };
+    let (first, end) = (first.as_usize(), end.as_usize());
+    list.values().slice(first, end - first)
 }
 
 type Checked = std::result::Result<(), ArrowError>;

@@ -165,9 +165,13 @@ async fn check(seed: u64, limits: Limits) {
 async fn compare(seed: u64, soft: bool, limits: Limits) {
     let mut dice = Dice(seed);
     let mut events = history(&mut dice, 6 + seed % 3 * 12);
+    // Few keys and many truncates, so that all that may come between two events of a key does.
     for event in &mut events {
-        event.truncate = dice.below(12) == 0;
+        event.truncate = dice.below(if seed.is_multiple_of(2) { 12 } else { 6 }) == 0;
+        event.k %= if seed.is_multiple_of(3) { 2 } else { 5 };
     }
+    let mut seen = std::collections::BTreeSet::new();
+    events.retain(|event| seen.insert((event.k, event.lsn)));
     for most in [1, 4, 15] {
         let mut target = Target::new(limits, &["k"], soft);
         let mut at = 0;
@@ -414,4 +418,83 @@ async fn a_soft_deleted_row_is_no_reason_to_lose_its_values() {
     let rows = target.world.rows().await;
     assert_eq!((rows.len(), rows[0][1].as_str()), (1, "text"));
     assert_eq!(rows[0].last().map(String::as_str), Some("false"));
+}
+
+/// Histories of one key with a soft delete and a truncate, split everywhere.
+#[tokio::test]
+async fn soft_deletes_and_truncates_are_in_the_order_of_their_arrival() {
+    let histories: [&[(char, i64)]; 4] = [
+        &[('I', 5), ('U', 10), ('T', 7), ('D', 12), ('U', 14)],
+        &[('I', 5), ('U', 10), ('D', 8), ('T', 7), ('U', 11)],
+        &[('I', 5), ('T', 7), ('U', 10), ('D', 8), ('D', 12)],
+        &[('I', 5), ('D', 12), ('T', 7), ('U', 14), ('I', 13)],
+    ];
+    for history in histories {
+        let event = |(seq, (what, lsn)): (i64, &(char, i64))| {
+            let mut event = of_one_key(*what, *lsn, seq);
+            event.truncate = *what == 'T';
+            event
+        };
+        let events: Vec<Event> = (1..).zip(history).map(event).collect();
+        let mut whole = Target::new(tight(), &["k"], true);
+        let _ = whole.apply(vec![batch(&events)]).await;
+        let expected = rows(&whole).await;
+        // Every way of splitting it: a bit says that a change ends there.
+        for split in 0..1 << (events.len() - 1) {
+            let mut target = Target::new(tight(), &["k"], true);
+            let mut first = 0;
+            for at in 0..events.len() {
+                if at + 1 == events.len() || split >> at & 1 == 1 {
+                    let _ = target.apply(vec![batch(&events[first..=at])]).await;
+                    first = at + 1;
+                }
+            }
+            assert_eq!(rows(&target).await, expected, "{history:?}, {split:b}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_rows_of_before_are_without_is_known_and_what_they_hold_is_theirs() {
+    // Merged, before there were sequences.
+    let mut target = Target::new(tight(), &["k"], false);
+    let mut row = of_one_key('I', 0, 1);
+    row.body = Ok(Some("old".to_owned()));
+    let plain = batch(&[row]);
+    let mut columns = plain.columns().to_vec();
+    columns[4] = arrow::array::new_null_array(&DataType::Int64, 1);
+    let plain = RecordBatch::try_new(plain.schema(), columns).expect("fits");
+    let merge = ports::tables::Apply::Merge {
+        key: vec!["k".into()],
+    };
+    let _ = target.world.apply(merge.clone(), vec![plain]).await;
+    for (lsn, seq) in [(10, 2), (11, 3), (9, 4)] {
+        let _ = target
+            .apply(vec![batch(&[of_one_key('U', lsn, seq)])])
+            .await;
+        assert_eq!(rows(&target).await[0][1], "old");
+    }
+    let _ = target.apply(vec![batch(&[of_one_key('I', 8, 5)])]).await;
+    assert_eq!(rows(&target).await[0][1], "body 8");
+    // A row that says what it is without, and has no origins.
+    let mut target = Target::new(tight(), &["k"], false);
+    let mut row = of_one_key('I', 10, 1);
+    (row.body, row.n) = (Ok(None), Err(()));
+    let _ = target.world.apply(merge, vec![batch(&[row])]).await;
+    let _ = target.apply(vec![batch(&[of_one_key('U', 11, 2)])]).await;
+    assert_eq!(rows(&target).await[0][5], r#"["n"]"#);
+    let _ = target.apply(vec![batch(&[of_one_key('I', 9, 3)])]).await;
+    let row = rows(&target).await.swap_remove(0);
+    assert_eq!([&row[2], &row[5]], ["9", "NULL"]);
+}
+
+#[tokio::test]
+async fn a_tombstone_that_is_gone_lets_no_values_through() {
+    let mut target = Target::new(tight(), &["k"], false);
+    target.collected = Some(crate::tables::rank::Rank::Value(8).to_text());
+    let _ = target.apply(vec![batch(&[of_one_key('U', 10, 1)])]).await;
+    let _ = target.apply(vec![batch(&[of_one_key('I', 5, 2)])]).await;
+    assert_eq!(rows(&target).await[0][1], "NULL");
+    let _ = target.apply(vec![batch(&[of_one_key('I', 9, 3)])]).await;
+    assert_eq!(rows(&target).await[0][1], "body 9");
 }
