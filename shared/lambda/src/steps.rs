@@ -25,6 +25,10 @@ const DELAY_MAX: Duration = Duration::from_secs(60);
 /// Left of an invocation's time when a refresh is given up: what was staged is garbage, why is written down, the message may be
 /// given back ([`HIDING_MAX`]) and alerts are delivered ([`ALERTED`]).
 const MARGIN: std::time::Duration = std::time::Duration::from_secs(12);
+/// Least time that a refresh must have had for its model to be to blame when it is over.
+const FAIR: std::time::Duration = std::time::Duration::from_secs(5 * 60);
+/// Longest that it may take to write down that a refresh was given up.
+const TELLING_MAX: std::time::Duration = std::time::Duration::from_secs(5);
 /// The visibility timeout that a refresh under way is prolonged by, and after which one that failed comes again.
 const VISIBILITY: Duration = Duration::from_secs(60);
 /// After which a message comes again that nobody can read: soon in the dead-letter queue, it keeps its group from nothing.
@@ -213,6 +217,8 @@ async fn refresh(
     let refresh = tracing::Instrument::instrument(refresh, span);
     let ended = match tokio::time::timeout(left, refresh).await {
         Ok(ended) => ended,
+        // One that began late may have all the time it needs another time.
+        Err(_) if left < FAIR => return Err("the invocation's time is over".to_owned()),
         Err(_) => {
             let why = format!(
                 "its refresh takes longer than a function may run, {} s were left: give the model less to do at once, or its \
@@ -220,7 +226,9 @@ async fn refresh(
                 left.as_secs()
             );
             let (world, refreshes) = (&deployed.world, &*deployed.refreshes);
-            cycle::give_up(world, refreshes, order, &why, PATIENCE).await
+            let given_up = cycle::give_up(world, refreshes, order, &why, PATIENCE);
+            let given_up = tokio::time::timeout(TELLING_MAX, given_up).await;
+            given_up.map_err(|_| "the invocation's time is over".to_owned())?
         }
     };
     let (how, next) = ended.map_err(|error| error.chain())?;
