@@ -91,6 +91,7 @@ pub(super) async fn stage(lake: &Lake, apply: &Apply, change: Change) -> Result<
         &columns.read,
         &always,
         flag.is_some(),
+        columns.position(ORIGINS).is_some(),
     );
     let held = lake.limits.held_bytes;
     let events = Events::new(table.clone(), places, order, gaps, held);
@@ -231,24 +232,23 @@ async fn settle(
     verdict.unflag(|row, event| {
         let lacks = |origin: &Origin| {
             let since = origin.since.as_ref();
-            let floor = since.and_then(|since| events.truncated_by(Some(event), since));
-            !origin.known || floor.is_some()
+            !origin.known || events.truncated_by(Some(event), since).is_some()
         };
         let origins = origins.get(&row);
-        origins.is_some_and(|origins| origins.values().any(lacks))
+        origins.is_some_and(|origins| origins.iter().any(|(_, origin)| lacks(origin)))
     });
     let finds = (&stored, &graves);
     let known_of = (&origins, floors.collected);
     let gaps = &events.gaps;
     let mut filling = gaps.fill(&events, finds, &verdict.unstored, known_of);
-    let all = 0..stage.draft.columns.read.fields().len();
-    let columns: Vec<usize> = all.filter(|at| Some(*at) != sequence_at).collect();
+    // Where it is what orders the events, a row has its newest event's whoever mends it.
+    filling.place = sequence_at.filter(|at| *at != events.places.sequence);
     let to = (&mut verdict, &mut filling);
-    mend::mend(&events, &late, &origins, &columns, to);
+    mend::mend(&events, &late, &origins, to);
     let before = filling.rows.len();
     if let (Some(floor), Some(event)) = (floor, last_truncate) {
         let to = (&mut verdict, &mut filling);
-        mend::truncate(&stage, gaps, (event, floor), &columns, to).await?;
+        mend::truncate(&stage, gaps, (event, floor), to).await?;
     }
     let again = (filling.rows.len() - before) as u64;
     if filling.rows.iter().any(|row| !row.origins.is_empty()) {
@@ -344,7 +344,7 @@ fn incoming(
 ) -> Result<Vec<Incoming>> {
     let mut incoming = columns::incoming(table, schema)?;
     let own = base.filter(|base| !apply.rebuild && base.columns.position(ORIGINS).is_some());
-    incoming.extend(own.map(|_| Incoming::origins()));
+    let own = own.map(|_| Incoming::origins());
     let invalid =
         |why: String| Err(Error::new(Kind::Invalid, "apply change events to", table).because(why));
     let delivered = columns::position(schema, DELETED).is_some();
@@ -360,12 +360,17 @@ fn incoming(
         (Deletes::Hard { .. }, Some(true)) if !delivered => invalid(format!(
             "its rows have `{DELETED}`, they were kept with cdc_deletes=soft; rebuild it in full"
         )),
-        (Deletes::Hard { .. }, _) => Ok(incoming),
+        (Deletes::Hard { .. }, _) => {
+            incoming.extend(own);
+            Ok(incoming)
+        }
         (Deletes::Soft, _) => {
             incoming.push(Incoming {
                 name: DELETED.to_owned(),
                 kind: Some(DataType::Boolean),
             });
+            // Last, as where it came to be: columns that are synchronised stay where they are.
+            incoming.extend(own);
             Ok(incoming)
         }
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, RecordBatch, StringArray, UInt64Array, new_null_array},
-    compute::{cast, concat_batches, interleave, take, take_record_batch},
+    compute::{cast, concat_batches, interleave, take},
     datatypes::{DataType, SchemaRef},
 };
 use ports::{Error, Kind, Result, tables::FilePart};
@@ -76,58 +76,91 @@ pub(super) async fn write(
         });
     }
     let filled: RoaringTreemap = filling.rows.iter().map(|row| row.event).collect();
-    let mut wanted = &filled | late;
-    let mut of_table = BTreeMap::<usize, RoaringTreemap>::new();
-    for (_, source) in filling.rows.iter().flat_map(|row| &row.sources) {
-        match source {
-            Source::Change(row) => drop(wanted.insert(*row)),
-            Source::Stored(file, row) => drop(of_table.entry(*file).or_default().insert(*row)),
-            Source::Nothing => {}
-        }
-    }
-    let stored = stored(stage, of_table).await?;
     let without = without | filled;
-    let (change, mut written) = match rest {
+    let columns = &stage.draft.columns.file;
+    let (change, files, writer, unstored) = match rest {
         Rest::Held(batches) => {
-            let columns = &stage.draft.columns.file;
             let batches = batches.into_iter().map(|batch| padded(batch, columns));
             let batches: Vec<RecordBatch> = batches.collect::<Result<_>>()?;
-            let change = held(stage, &batches, wanted)?;
-            let rest = Rest::Held(batches);
+            let rest = Rest::Held(batches.clone());
             let (writer, unstored) = rest.write(without, stage.target()).await?;
-            let files = Vec::new();
-            (
-                change,
-                Written {
-                    files,
-                    writer,
-                    unstored,
-                    late: None,
-                },
-            )
+            (OfChange::Held(batches), Vec::new(), writer, unstored)
         }
         Rest::Written(writer) => {
             let files = writer.finish().await?;
             stage.remember(&files);
-            let change = reread(stage, &files, wanted).await?;
-            let (writer, unstored) = (Writer::new(stage.target()), without);
             (
-                change,
-                Written {
-                    files,
-                    writer,
-                    unstored,
-                    late: None,
-                },
+                OfChange::Written,
+                files,
+                Writer::new(stage.target()),
+                without,
             )
         }
     };
-    let batch = filling.build(&stage.draft.columns.file, names, &change, &stored)?;
-    written.writer.write(batch).await;
-    if !late.is_empty() {
-        written.late = Some(change.rows(late)?);
+    // Rows with values from elsewhere may be as many as the change has events, whose rows are not held either.
+    let portion = usize::try_from(stage.lake.limits.held_rows).unwrap_or(usize::MAX);
+    for rows in filling.rows.chunks(portion.max(1)) {
+        let mut wanted: RoaringTreemap = rows.iter().map(|row| row.event).collect();
+        let mut of_table = BTreeMap::<usize, RoaringTreemap>::new();
+        let anew = rows.iter().filter_map(|row| row.anew);
+        for (file, row) in anew {
+            of_table.entry(file).or_default().insert(row);
+        }
+        for (_, source) in rows.iter().flat_map(|row| &row.sources) {
+            match source {
+                Source::Change(row) => drop(wanted.insert(*row)),
+                Source::Stored(file, row) => drop(of_table.entry(*file).or_default().insert(*row)),
+                Source::Nothing => {}
+            }
+        }
+        let stored = stored(stage, of_table).await?;
+        let change = change.pick(stage, &files, wanted).await?;
+        if !writer
+            .write(build(
+                rows,
+                columns,
+                (names, filling.place),
+                &change,
+                &stored,
+            )?)
+            .await
+        {
+            // Why shows when the writer is finished.
+            break;
+        }
     }
-    Ok(written)
+    let late = match late.is_empty() {
+        true => None,
+        false => Some(change.pick(stage, &files, late.clone()).await?.batch),
+    };
+    Ok(Written {
+        files,
+        writer,
+        unstored,
+        late,
+    })
+}
+
+/// Where the rows of the change are.
+enum OfChange {
+    /// In memory.
+    Held(Vec<RecordBatch>),
+    /// In files that are done.
+    Written,
+}
+
+impl OfChange {
+    async fn pick(
+        &self,
+        stage: &Stage<'_>,
+        files: &[NewFile],
+        wanted: RoaringTreemap,
+    ) -> Result<Donors> {
+        match self {
+            Self::Held(batches) => held(stage, batches, wanted),
+            Self::Written => reread(stage, files, wanted).await,
+        }
+    }
 }
 
 /// A batch with NULL in the columns that have come behind its own.
@@ -218,12 +251,6 @@ impl Donors {
         place.unwrap_or(usize::MAX)
     }
 
-    /// Rows of the change.
-    fn rows(&self, rows: &RoaringTreemap) -> Result<RecordBatch> {
-        let places: UInt64Array = rows.iter().map(|row| self.place(0, row) as u64).collect();
-        take_record_batch(&self.batch, &places).map_err(corrupt)
-    }
-
     /// A column, in the type that the table has it in.
     fn column(&self, at: usize, kind: &DataType) -> Result<ArrayRef> {
         let column = self.batch.column(at);
@@ -234,63 +261,63 @@ impl Donors {
     }
 }
 
-impl Filling {
-    /// The rows, with all their values.
-    fn build(
-        &self,
-        schema: &SchemaRef,
-        names: Option<usize>,
-        change: &Donors,
-        stored: &Donors,
-    ) -> Result<RecordBatch> {
-        let own = self.rows.iter().map(|row| change.place(0, row.event));
-        let own: Vec<usize> = own.collect();
-        let places: UInt64Array = own.iter().map(|place| Some(*place as u64)).collect();
-        let mut columns = Vec::with_capacity(schema.fields().len());
-        for (at, field) in schema.fields().iter().enumerate() {
-            let kind = field.data_type();
-            if names == Some(at) {
-                columns.push(self.names(schema));
-                continue;
-            }
-            if field.name() == ORIGINS {
-                let texts = self.rows.iter().map(|row| to_text(&row.origins, schema));
-                columns.push(Arc::new(texts.collect::<StringArray>()));
-                continue;
-            }
-            let source = |row: &Filled| {
-                let mut sources = row.sources.iter();
-                let found = sources.find(|(column, _)| *column == at);
-                found.map(|(_, source)| *source)
-            };
-            let sources: Vec<_> = self.rows.iter().map(source).collect();
-            let kept = change.column(at, kind)?;
-            if sources.iter().all(Option::is_none) {
-                columns.push(take(&kept, &places, None).map_err(corrupt)?);
-                continue;
-            }
-            let (stored_rows, none) = (stored.column(at, kind)?, new_null_array(kind, 1));
-            let pick = |(own, source): (&usize, &Option<Source>)| match source {
-                None => (0, *own),
-                Some(Source::Change(row)) => (0, change.place(0, *row)),
-                Some(Source::Stored(file, row)) => (1, stored.place(*file, *row)),
-                Some(Source::Nothing) => (2, 0),
-            };
-            let picks: Vec<_> = own.iter().zip(&sources).map(pick).collect();
-            let all: [&dyn Array; 3] = [&kept, &stored_rows, &none];
-            columns.push(interleave(&all, &picks).map_err(corrupt)?);
+/// Rows, with all their values.
+fn build(
+    rows: &[Filled],
+    schema: &SchemaRef,
+    (names, place): (Option<usize>, Option<usize>),
+    change: &Donors,
+    stored: &Donors,
+) -> Result<RecordBatch> {
+    let own = rows.iter().map(|row| change.place(0, row.event));
+    let own: Vec<usize> = own.collect();
+    let places: UInt64Array = own.iter().map(|place| Some(*place as u64)).collect();
+    let mut columns = Vec::with_capacity(schema.fields().len());
+    for (at, field) in schema.fields().iter().enumerate() {
+        let kind = field.data_type();
+        if names == Some(at) {
+            columns.push(names_of(rows, schema));
+            continue;
         }
-        batch_of(schema, columns, own.len())
-    }
-
-    /// Of each row the JSON array of what it has no value for; NULL when it has all.
-    fn names(&self, schema: &SchemaRef) -> ArrayRef {
-        let missing = |row: &Filled| {
-            let lost = row.origins.iter().filter(|(_, origin)| !origin.known);
-            let names = lost.map(|(at, _)| schema.field(*at).name().as_str());
-            let names: Vec<&str> = names.collect();
-            (!names.is_empty()).then(|| serde_json::json!(names).to_string())
+        if field.name() == ORIGINS {
+            let texts = rows.iter().map(|row| to_text(&row.origins, schema));
+            columns.push(Arc::new(texts.collect::<StringArray>()));
+            continue;
+        }
+        let source = |row: &Filled| {
+            let mut sources = row.sources.iter();
+            let found = sources.find(|(column, _)| *column == at);
+            let anew = row.anew.filter(|_| place != Some(at));
+            let anew = anew.map(|(file, number)| Source::Stored(file, number));
+            found.map(|(_, source)| *source).or(anew)
         };
-        Arc::new(self.rows.iter().map(missing).collect::<StringArray>())
+        let sources: Vec<_> = rows.iter().map(source).collect();
+        let kept = change.column(at, kind)?;
+        if sources.iter().all(Option::is_none) {
+            columns.push(take(&kept, &places, None).map_err(corrupt)?);
+            continue;
+        }
+        let (stored_rows, none) = (stored.column(at, kind)?, new_null_array(kind, 1));
+        let pick = |(own, source): (&usize, &Option<Source>)| match source {
+            None => (0, *own),
+            Some(Source::Change(row)) => (0, change.place(0, *row)),
+            Some(Source::Stored(file, row)) => (1, stored.place(*file, *row)),
+            Some(Source::Nothing) => (2, 0),
+        };
+        let picks: Vec<_> = own.iter().zip(&sources).map(pick).collect();
+        let all: [&dyn Array; 3] = [&kept, &stored_rows, &none];
+        columns.push(interleave(&all, &picks).map_err(corrupt)?);
     }
+    batch_of(schema, columns, own.len())
+}
+
+/// Of each row the JSON array of what it has no value for; NULL when it has all.
+fn names_of(rows: &[Filled], schema: &SchemaRef) -> ArrayRef {
+    let missing = |row: &Filled| {
+        let lost = row.origins.iter().filter(|(_, origin)| !origin.known);
+        let names = lost.map(|(at, _)| schema.field(at).name().as_str());
+        let names: Vec<&str> = names.collect();
+        (!names.is_empty()).then(|| serde_json::json!(names).to_string())
+    };
+    Arc::new(rows.iter().map(missing).collect::<StringArray>())
 }

@@ -22,6 +22,7 @@ use roaring::RoaringTreemap;
 use super::{
     chain::Chain,
     columns::{ORIGINS, position},
+    gap::{Base, Before, Gap},
     origins::{Origin, Origins},
     rank::Rank,
     verdict::{Finds, hits},
@@ -42,31 +43,11 @@ pub(crate) struct Gaps {
     pub(super) names: Option<usize>,
     /// Whether deletes keep the row.
     soft: bool,
+    /// Whether rows of the table may have values from elsewhere: then an event that has all may turn out to be one that its
+    /// row has already, and what it took the place of to be news.
+    mends: bool,
     /// By the event's row among the change's.
     of: HashMap<u64, Gap>,
-}
-
-/// What one event has no values for.
-#[derive(Debug, Default)]
-struct Gap {
-    columns: Vec<usize>,
-    /// It keeps whatever there was, in all columns.
-    keeps: bool,
-    /// The events of the change that it took the place of, as they came; none that one without a gap had beaten.
-    before: Vec<Before>,
-}
-
-#[derive(Debug)]
-struct Before {
-    row: u64,
-    event: Event,
-}
-
-impl Before {
-    /// Whether it was applied to what the table had.
-    fn is_newer(&self, known: Option<&Rank>) -> bool {
-        known.is_none_or(|known| self.event.rank > *known)
-    }
 }
 
 /// A row of the table, by file and number.
@@ -88,8 +69,10 @@ pub(super) enum Source {
 pub(super) struct Filled {
     /// The event, by its row of the change.
     pub event: u64,
-    /// Columns, and where their values come from; the others are the event's.
+    /// Columns, and where their values come from; the others are those of the row that is written anew, else the event's.
     pub sources: Vec<(usize, Source)>,
+    /// The row of the table that is written anew.
+    pub anew: Option<TableRow>,
     /// What the row remembers of it.
     pub origins: Origins,
 }
@@ -101,23 +84,19 @@ pub(super) struct Filling {
     pub rows: Vec<Filled>,
     /// Values that are nowhere.
     pub unknown: u64,
-}
-
-/// What a table has of an event's key.
-#[derive(Default)]
-struct Base<'a> {
-    /// The newest sequence, a tombstone's included.
-    rank: Option<&'a Rank>,
-    row: Option<(usize, u64, Option<&'a Rank>)>,
+    /// The column that a row which is written anew has of its event: its place among the changes.
+    pub place: Option<usize>,
 }
 
 impl Gaps {
-    /// None yet, in a table of these columns; those at `always` have values whatever they hold.
+    /// None yet, in a table of these columns; those at `always` have values whatever they hold. `soft`: deletes keep the
+    /// row; `mends`: rows of the table may have values from elsewhere.
     pub(crate) fn new(
         placeholder: Placeholder,
         schema: &Schema,
         always: &[usize],
         soft: bool,
+        mends: bool,
     ) -> Self {
         let own = [SEQUENCE, UNAVAILABLE, domain::DELETED, ORIGINS];
         let may = |at: &usize| {
@@ -134,6 +113,7 @@ impl Gaps {
             columns: all.into_iter().map(name).collect(),
             names: position(schema, UNAVAILABLE).filter(|at| *kind(*at) == DataType::Utf8),
             soft,
+            mends,
             of: HashMap::new(),
         }
     }
@@ -180,19 +160,54 @@ impl Gaps {
 
     /// Notes that an event took the place of another one of the change, and of all that one had the place of.
     pub(crate) fn follows(&mut self, row: u64, other: u64, event: Event) {
-        let earlier = self.of.get_mut(&other);
-        let mut before = earlier.map_or_else(Vec::new, |gap| std::mem::take(&mut gap.before));
-        if let Some(gap) = self.of.get_mut(&row) {
-            before.push(Before { row: other, event });
-            gap.before = before;
+        let is_whole = self.is_whole(other, event.delete);
+        let mut earlier = self.of.remove(&other).unwrap_or_default();
+        if let Some(gap) = self.noted(row) {
+            gap.inherit(&mut earlier);
+        }
+        // What it lacks is asked for still.
+        if !earlier.has_all() {
+            earlier.before = Vec::new();
+            self.of.insert(other, earlier);
+        }
+        self.take(row, Before { row: other, event }, is_whole);
+    }
+
+    /// What is noted of an event, if what it took the place of can matter.
+    fn noted(&mut self, row: u64) -> Option<&mut Gap> {
+        match self.mends {
+            true => Some(self.of.entry(row).or_default()),
+            false => self.of.get_mut(&row),
         }
     }
 
     /// Notes that an event came late: one that is newer, and in the place of its key, may need values of it.
     pub(crate) fn overtaken(&mut self, row: u64, late: u64, event: Event) {
-        if let Some(gap) = self.of.get_mut(&row).filter(|gap| !gap.keeps) {
-            gap.before.push(Before { row: late, event });
+        // A soft delete does not, unless the table has one that is as new.
+        if !self.mends && self.of.get(&row).is_some_and(|gap| gap.keeps) {
+            return;
         }
+        let is_whole = self.is_whole(late, event.delete);
+        self.take(row, Before { row: late, event }, is_whole);
+        if self.of.get(&late).is_some_and(Gap::has_all) {
+            self.of.remove(&late);
+        }
+    }
+
+    /// Whether nobody looks past an event for what is older.
+    fn is_whole(&self, row: u64, delete: bool) -> bool {
+        let lacks = self.of.get(&row).is_some_and(|gap| !gap.has_all());
+        if delete { !self.soft } else { !lacks }
+    }
+
+    /// Adds to what an event took the place of one that nobody looks past if it `is_whole`.
+    fn take(&mut self, row: u64, one: Before, is_whole: bool) {
+        let Some(mut gap) = self.noted(row).map(std::mem::take) else {
+            return;
+        };
+        let keeps = |row: u64| self.of.get(&row).is_some_and(|gap| gap.keeps);
+        gap.add(one, is_whole, keeps);
+        self.of.insert(row, gap);
     }
 
     /// Puts what each event took the place of in order: the newest first, of equals a delete, then the first that came.
@@ -257,6 +272,7 @@ impl Gaps {
             let mut filled = Filled {
                 event: row,
                 sources: Vec::new(),
+                anew: None,
                 origins: Origins::new(),
             };
             for at in columns {
@@ -265,7 +281,7 @@ impl Gaps {
                 filled.sources.push((at, source));
                 // What a soft delete keeps is its own from then on.
                 if source != Source::Change(row) && !(gap.keeps && origin.known) {
-                    filled.origins.insert(at, origin);
+                    filled.origins.set(at, origin);
                 }
             }
             let mut sources = filled.sources.iter().map(|(_, from)| *from);
@@ -302,8 +318,8 @@ impl Gaps {
                 rank: Some(rank),
                 origin: known.clone(),
             };
-            let (source, origin) = self.told(*at, &all, stored, Chain::default(), events);
-            (origin != *known).then_some((*at, (source, origin)))
+            let (source, origin) = self.told(at, &all, stored, Chain::default(), events);
+            (origin != *known).then_some((at, (source, origin)))
         });
         told.collect()
     }
@@ -320,7 +336,8 @@ impl Gaps {
     /// Events without a value that are stored, in the order of the change.
     fn open(&self, events: &Reduced, unstored: &RoaringTreemap) -> Vec<(u64, &Gap)> {
         let stored = |row: &u64| events.winners.contains_key(row) && !unstored.contains(*row);
-        let open = self.of.iter().filter(|(row, _)| stored(row));
+        let open = self.of.iter();
+        let open = open.filter(|(row, gap)| !gap.has_all() && stored(row));
         let mut open: Vec<(u64, &Gap)> = open.map(|(row, gap)| (*row, gap)).collect();
         open.sort_unstable_by_key(|(row, _)| *row);
         open
@@ -359,14 +376,18 @@ impl Gaps {
         if gap.keeps {
             chain.keep((row, &events.winners[&row].rank), self.own(at, row));
         }
+        // Was nothing known of its key, its tombstone may have been one of those that are gone.
+        let gone = Base::is_gone(base, &events.winners[&row], events);
+        let lost = |one: &&Before| one.is_lost(base, (events, collected));
+        let collected = collected.filter(|_| gone);
         let newer = gap.before.iter().take_while(|one| one.is_newer(known));
-        for Before { row, event } in newer {
+        for Before { row, event } in newer.filter(|one| !lost(one)) {
             if chain.came_after(*row) {
                 continue;
             }
-            let floor = events.truncated_by(chain.holder, &event.rank);
+            let floor = events.truncated_by(chain.holder, Some(&event.rank));
             if event.delete && !self.soft || floor.is_some() {
-                return chain.nothing(floor.or(Some(&event.rank)));
+                return chain.nothing(floor.or(Some(&event.rank)).max(collected));
             }
             match self.of.get(row) {
                 Some(gap) if gap.keeps => chain.keep((*row, &event.rank), self.own(at, *row)),
@@ -375,26 +396,25 @@ impl Gaps {
             }
         }
         let Some((file, number, rank)) = base.and_then(|base| base.row) else {
-            // Its tombstone may be one of those that are gone.
-            return chain.nothing(known.or(collected));
+            return chain.nothing(known.max(collected));
         };
-        if let Some(floor) = rank.and_then(|rank| events.truncated_by(chain.holder, rank)) {
-            return chain.nothing(Some(floor));
-        }
         let row = (file, number);
         let own = || Origin {
             known: true,
             since: rank.cloned(),
         };
-        let origin = origins
-            .get(&row)
-            .and_then(|origins| origins.get(&at))
-            .cloned();
-        let stored = Stored {
-            row,
-            rank,
-            origin: origin.unwrap_or_else(own),
-        };
+        let origins = origins.get(&row);
+        let origin = origins.and_then(|origins| origins.get(at)).cloned();
+        let origin = origin.unwrap_or_else(own);
+        if let Some(floor) = events.truncated_by(chain.holder, rank) {
+            if origin.known || gone || chain.own.is_some() {
+                return chain.nothing(Some(floor).max(collected));
+            }
+            // Its row had none, and still has none: that was counted.
+            let lost = Origin::lost(Some(floor).max(origin.since.as_ref()));
+            return (Source::Stored(file, number), chain.frozen(lost));
+        }
+        let stored = Stored { row, rank, origin };
         let before: Vec<_> = gap.before.iter().map(|one| (one.row, &one.event)).collect();
         self.told(at, &before, stored, chain, events)
     }
@@ -414,18 +434,29 @@ impl Gaps {
             origin,
         } = stored;
         let since = origin.since.as_ref();
-        let floor =
-            |chain: &Chain| since.and_then(|since| events.truncated_by(chain.holder, since));
+        // What was lost since ever is lost, whatever was truncated.
+        let emptied = since.is_some() || origin.known;
+        let floor = |chain: &Chain| events.truncated_by(chain.holder, since).filter(|_| emptied);
         let older = all.iter().filter(|(_, event)| Some(&event.rank) < rank);
         for (row, event) in older.take_while(|(_, event)| Some(&event.rank) > since) {
             if chain.came_after(*row) {
                 continue;
             }
-            if events.truncated_by(chain.holder, &event.rank).is_some() {
+            if events
+                .truncated_by(chain.holder, Some(&event.rank))
+                .is_some()
+            {
                 break;
             }
             if event.delete && !self.soft {
-                return chain.nothing(Some(&event.rank));
+                return match origin.known {
+                    true => chain.nothing(Some(&event.rank)),
+                    // Its NULL, which was counted when it was left without.
+                    false => {
+                        let lost = Origin::lost(Some(&event.rank));
+                        (Source::Stored(file, number), lost)
+                    }
+                };
             }
             match self.of.get(row) {
                 Some(gap) if gap.keeps => {

@@ -59,13 +59,11 @@ pub(super) fn rows(late: &[Late<'_>]) -> BTreeMap<usize, RoaringTreemap> {
     rows
 }
 
-/// Adds the rows that late events change, and takes them out of the table. `columns` are all of the table but that of
-/// the rows' place among the changes.
+/// Adds the rows that late events change, and takes them out of the table.
 pub(super) fn mend(
     events: &Reduced,
     late: &[Late<'_>],
     origins: &HashMap<TableRow, Origins>,
-    columns: &[usize],
     (verdict, filling): (&mut Verdict, &mut Filling),
 ) {
     for Late { event, row, rank } in late {
@@ -75,7 +73,7 @@ pub(super) fn mend(
         let told = events.gaps.late(events, *event, (*row, rank), known);
         if !told.is_empty() {
             verdict.unstored.remove(*event);
-            anew(*event, *row, (known, told), columns, (verdict, filling));
+            anew(*event, *row, (known, told), (verdict, filling));
         }
     }
 }
@@ -85,7 +83,6 @@ pub(super) async fn truncate(
     stage: &Stage<'_>,
     gaps: &Gaps,
     (event, floor): (u64, &Rank),
-    columns: &[usize],
     (verdict, filling): (&mut Verdict, &mut Filling),
 ) -> Result<()> {
     let files = stage.base.as_ref().filter(|_| stage.rows() > 0);
@@ -99,15 +96,15 @@ pub(super) async fn truncate(
             rows -= gone;
         }
         for (number, known) in origins::of_file(stage, gaps, file, &rows).await? {
-            let gone = |origin: &Origin| origin.since.as_ref().is_some_and(|since| since <= floor);
+            let gone = |origin: &Origin| origin.since.as_ref().is_none_or(|since| since <= floor);
             let told = known
                 .iter()
                 .filter(|(_, origin)| origin.known && gone(origin));
-            let told = told.map(|(at, _)| (*at, (Source::Nothing, Origin::lost(Some(floor)))));
+            let told = told.map(|(at, _)| (at, (Source::Nothing, Origin::lost(Some(floor)))));
             let told: BTreeMap<usize, (Source, Origin)> = told.collect();
             if !told.is_empty() {
                 let to = (&mut *verdict, &mut *filling);
-                anew(event, (file, number), (&known, told), columns, to);
+                anew(event, (file, number), (&known, told), to);
             }
         }
     }
@@ -119,22 +116,19 @@ fn anew(
     event: u64,
     row: TableRow,
     (known, told): (&Origins, BTreeMap<usize, (Source, Origin)>),
-    columns: &[usize],
     (verdict, filling): (&mut Verdict, &mut Filling),
 ) {
-    let stored = Source::Stored(row.0, row.1);
-    let sources = columns.iter().map(|at| {
-        let from = told.get(at).map_or(stored, |(from, _)| *from);
-        (*at, from)
-    });
-    let sources: Vec<_> = sources.collect();
-    let mut origins = known.clone();
-    origins.extend(told.into_iter().map(|(at, (_, origin))| (at, origin)));
-    let nowhere = sources.iter().filter(|(_, from)| *from == Source::Nothing);
+    let nowhere = told.values().filter(|(from, _)| *from == Source::Nothing);
     filling.unknown += nowhere.count() as u64;
+    let sources = told.iter().map(|(at, (from, _))| (*at, *from)).collect();
+    let mut origins = known.clone();
+    for (at, (_, origin)) in told {
+        origins.set(at, origin);
+    }
     filling.rows.push(Filled {
         event,
         sources,
+        anew: Some(row),
         origins,
     });
     verdict.gone.entry(row.0).or_default().insert(row.1);

@@ -22,6 +22,7 @@ mod draft;
 mod events;
 mod fill;
 mod flags;
+mod gap;
 mod gaps;
 mod intake;
 mod keymap;

@@ -53,7 +53,45 @@ impl Origin {
 }
 
 /// Where the values of a row are from, by position of the column; those that are not here are the row's own.
-pub(super) type Origins = BTreeMap<usize, Origin>;
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Origins(Vec<(usize, Origin)>);
+
+impl Origins {
+    /// None: all values are the row's own.
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn get(&self, at: usize) -> Option<&Origin> {
+        let found = self.0.iter().find(|(other, _)| *other == at);
+        found.map(|(_, origin)| origin)
+    }
+
+    pub(super) fn set(&mut self, at: usize, origin: Origin) {
+        match self.0.iter_mut().find(|(other, _)| *other == at) {
+            Some(known) => known.1 = origin,
+            None => self.0.push((at, origin)),
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Origin)> {
+        self.0.iter().map(|(at, origin)| (*at, origin))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(usize, Origin)> for Origins {
+    fn from_iter<T: IntoIterator<Item = (usize, Origin)>>(all: T) -> Self {
+        let mut origins = Self::new();
+        for (at, origin) in all {
+            origins.set(at, origin);
+        }
+        origins
+    }
+}
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
@@ -70,7 +108,7 @@ pub(super) fn to_text(origins: &Origins, schema: &Schema) -> Option<String> {
             true => Told::Known(since.unwrap_or_default()),
             false => Told::Lost(since.into_iter().collect()),
         };
-        (schema.field(*at).name().as_str(), told)
+        (schema.field(at).name().as_str(), told)
     });
     let told: BTreeMap<&str, Told> = told.collect();
     let text = || serde_json::to_string(&told).expect("texts by text are JSON");
@@ -93,7 +131,7 @@ pub(super) fn from_text(text: &str, schema: &Schema) -> Result<Origins> {
             None => None,
         };
         if let Some(at) = position(schema, &name) {
-            origins.insert(at, Origin { known, since });
+            origins.set(at, Origin { known, since });
         }
     }
     Ok(origins)

@@ -59,9 +59,10 @@ pub(super) fn standing<'a>(
         let Some(rows) = emptied.get(at) else {
             continue;
         };
-        let is_gone = |hit: &Hit| match &hit.rank {
-            Some(rank) => events.is_truncated_before(hit.event, rank),
-            None => true,
+        let is_gone = |hit: &Hit| {
+            let since = events.winners[&hit.event].since;
+            let floor = events.truncated_by(Some(since), hit.rank.as_ref());
+            floor.is_some()
         };
         found
             .hits

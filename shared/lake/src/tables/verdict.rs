@@ -58,10 +58,13 @@ pub(crate) fn judge(
         events.order.alike(&event.rank, floor)?;
     }
     let is_truncated = |rank: &Rank| floors.truncated.is_some_and(|floor| rank <= floor);
-    let mut newest = HashMap::<u64, &Rank>::new();
+    // None of rows without a sequence, than which all are newer.
+    let mut newest = HashMap::<u64, Option<&Rank>>::new();
     for hit in hits(stored).chain(hits(graves)).map(|(_, hit)| hit) {
-        let Some(rank) = &hit.rank else { continue };
-        events.order.alike(&events.winners[&hit.event].rank, rank)?;
+        let rank = hit.rank.as_ref();
+        if let Some(rank) = rank {
+            events.order.alike(&events.winners[&hit.event].rank, rank)?;
+        }
         let known = newest.entry(hit.event).or_insert(rank);
         *known = rank.max(*known);
     }
@@ -79,7 +82,7 @@ pub(crate) fn judge(
     }
     let is_dropped = |event: u64| {
         let (known, rank) = (newest.get(&event), &events.winners[&event].rank);
-        is_truncated(rank) || known.is_some_and(|known| **known >= *rank)
+        is_truncated(rank) || known.is_some_and(|known| *known >= Some(rank))
     };
     let going = |finds: &Finds| {
         let mut rows = Positions::new();

@@ -47,6 +47,9 @@ pub(crate) struct Event {
     pub delete: bool,
     /// What tells which of two equals came first.
     arrival: i64,
+    /// The row of the change that its key has had an event of the change in its place since; one that came late has that of the
+    /// event before it.
+    pub since: u64,
 }
 
 impl Event {
@@ -111,25 +114,23 @@ pub(crate) struct Reduced {
 }
 
 impl Reduced {
-    /// Whether a truncate that came before a row had emptied the table of what is not newer than `rank`.
-    pub(super) fn is_truncated_before(&self, row: u64, rank: &Rank) -> bool {
-        self.is_truncated(Some(row), rank)
+    /// The greatest sequence of a truncate, come before a row if there is one, that had emptied the table of `rank`. A row
+    /// without a sequence goes by any truncate of the change.
+    pub(super) fn truncated_by(&self, before: Option<u64>, rank: Option<&Rank>) -> Option<&Rank> {
+        truncated_by(&self.truncates, before, rank)
     }
+}
 
-    /// The greatest sequence of a truncate, come before a row if there is one, that had emptied the table of `rank`.
-    pub(super) fn truncated_by(&self, before: Option<u64>, rank: &Rank) -> Option<&Rank> {
-        let truncates = self
-            .truncates
-            .iter()
-            .filter(|(at, floor)| before.is_none_or(|row| *at < Some(row)) && rank <= floor);
-        truncates.map(|(_, floor)| floor).max()
-    }
-
-    /// The same of a truncate that came at any time, when there is no row.
-    pub(super) fn is_truncated(&self, before: Option<u64>, rank: &Rank) -> bool {
-        let mut truncates = self.truncates.iter();
-        truncates.any(|(at, floor)| before.is_none_or(|row| *at < Some(row)) && rank <= floor)
-    }
+fn truncated_by<'a>(
+    truncates: &'a [(Option<u64>, Rank)],
+    before: Option<u64>,
+    rank: Option<&Rank>,
+) -> Option<&'a Rank> {
+    let truncates = truncates.iter().filter(|(at, floor)| {
+        let goes = rank.map_or(at.is_some(), |rank| rank <= floor);
+        goes && before.is_none_or(|row| *at < Some(row))
+    });
+    truncates.map(|(_, floor)| floor).max()
 }
 
 impl Events {
@@ -236,6 +237,7 @@ impl Events {
                     Some(arrivals) => arrivals[at],
                     None => i64::try_from(row).unwrap_or(i64::MAX),
                 },
+                since: row,
             };
             self.winners.insert(row, event);
         }
@@ -243,13 +245,18 @@ impl Events {
             self.refuse(delivered, &ranked)?;
         }
         self.gaps.note(batch, first, deletes);
-        let (winners, gaps) = (&mut self.winners, &mut self.gaps);
+        let (winners, gaps, truncates) = (&mut self.winners, &mut self.gaps, &self.truncates);
         let takes_part = |row: u64| {
             let at = (row - first) as usize;
             ranked[at] && !operations.truncates[at]
         };
         map.choose(keys, first, takes_part, |new, old| {
-            let wins = winners[&new].beats(&winners[&old]);
+            let former = &winners[&old];
+            let (since, wins) = (former.since, winners[&new].beats(former));
+            let gone = truncated_by(truncates, Some(new), Some(&former.rank));
+            if let Some(event) = winners.get_mut(&new).filter(|_| gone.is_none()) {
+                event.since = since;
+            }
             let loser = if wins { old } else { new };
             let event = winners.remove(&loser);
             superseded.insert(loser);

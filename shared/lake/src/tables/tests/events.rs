@@ -9,10 +9,10 @@ use arrow::{
     },
     datatypes::{Field, Schema},
 };
-use domain::{TableName, items::Snapshot};
+use domain::{OnSchemaChange, TableName, items::Snapshot};
 use ports::{
     Result, Tables,
-    tables::{Apply, Deletes, Events, Pin, Staged},
+    tables::{Apply, Change, Deletes, Events, Pin, Staged},
 };
 
 use super::{
@@ -27,6 +27,8 @@ pub(super) struct Target {
     pub(super) key: Vec<String>,
     pub(super) soft: bool,
     pub(super) rebuild: bool,
+    pub(super) sequence: String,
+    pub(super) policy: OnSchemaChange,
     pub(super) tombstones: TableName,
     pub(super) buried: Option<Snapshot>,
     pub(super) collected: Option<String>,
@@ -40,6 +42,8 @@ impl Target {
             key: key.iter().map(|name| (*name).to_owned()).collect(),
             soft,
             rebuild: false,
+            sequence: "lsn".into(),
+            policy: OnSchemaChange::default(),
             tombstones: "silver.orders__tombstones".parse().expect("a name"),
             buried: None,
             collected: None,
@@ -59,13 +63,16 @@ impl Target {
         let apply = Apply::Events(Box::new(Events {
             key: self.key.clone(),
             op: "OP".into(),
-            sequence: "lsn".into(),
+            sequence: self.sequence.clone(),
             unavailable: domain::cdc::Placeholder::default(),
             deletes,
             truncated: self.truncated.clone(),
             rebuild: self.rebuild,
         }));
-        let change = self.world.change(apply, batches);
+        let change = Change {
+            on_schema_change: self.policy,
+            ..self.world.change(apply, batches)
+        };
         self.world.lake.stage(change).await
     }
 

@@ -7,5 +7,6 @@ mod evolution;
 mod gaps;
 mod histories;
 mod protocol;
+mod splits;
 mod upkeep;
 mod world;
