@@ -217,6 +217,9 @@ pub struct ModelState {
     pub retry_at: Option<Timestamp>,
     /// What went wrong last; none after a success.
     pub last_error: Option<String>,
+    /// Whether it failed last as nothing was heard of its refreshes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
     /// Refreshes that succeeded.
     pub refreshes: u64,
     /// Rows those refreshes wrote.

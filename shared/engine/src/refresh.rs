@@ -19,6 +19,7 @@ use domain::{Model, Position, TableName, Timestamp, name::nearest};
 use ports::{Error, Kind, Result, state::Key};
 use serde::Serialize;
 
+pub(crate) use self::commit::Why;
 use self::{
     commit::Times,
     job::{Job, Loaded, Reason},
@@ -136,7 +137,7 @@ pub(crate) async fn give_up(
     world: &World,
     model: &TableName,
     targets: &BTreeMap<TableName, Position>,
-    message: &str,
+    why: Why<'_>,
 ) -> Result<Refreshed> {
     let model = find(world, model)?;
     let job = Job::new(&world.project, model, Some(targets), Reason::Live);
@@ -144,9 +145,9 @@ pub(crate) async fn give_up(
     if !loaded.is_due(&job) {
         return Ok(Refreshed::Idle);
     }
-    Ok(match commit::fail(world, &job, loaded, message).await? {
+    Ok(match commit::fail(world, &job, loaded, why).await? {
         true => Refreshed::Error {
-            message: message.to_owned(),
+            message: why.message.to_owned(),
         },
         false => Refreshed::Conflict,
     })
@@ -232,7 +233,7 @@ async fn attempt(
         },
         Err(Stopped::Assertion(message) | Stopped::BadRows { message, .. }) => (message, true),
     };
-    if !commit::fail(world, job, loaded, &message).await? {
+    if !commit::fail(world, job, loaded, Why::said(&message)).await? {
         return Ok(Refreshed::Conflict);
     }
     Ok(match assertion {

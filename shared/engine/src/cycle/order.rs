@@ -12,18 +12,18 @@ use ports::{Error, Kind, Queue, Refreshes, Result, queue::Announcement, refreshe
 
 use super::{
     ready,
-    step::{ATTEMPTS_MAX, Step, opened, replace, step, take},
+    step::{ATTEMPTS_MAX, LOST, Step, opened, replace, step, take},
 };
 use crate::{
     World,
     known::Known,
     load::{self, Items},
-    refresh::{self, Refreshed},
+    refresh::{self, Refreshed, Why},
 };
 
 /// Carries out an order: refreshes the model up to the targets of its cycle, takes the next step and notes with it how the
-/// refresh ended; answers with both. An order of a cycle that is over ends `Idle`: what it was for, a later cycle does or
-/// has done.
+/// refresh ended; answers with both. An order whose cycle is over, or its model's turn in that, ends `Idle`: what it was for, a
+/// later cycle does or has done.
 ///
 /// # Errors
 /// `Unavailable` or `Corrupt` from the ports: the order is to be delivered again. A model's failure is an outcome.
@@ -72,7 +72,7 @@ pub async fn give_up(
     let Standing::Noted(cycle) = standing(items.get(&load::cycle())?, order) else {
         return pass_by(world, refreshes, patience).await;
     };
-    let how = refresh::give_up(world, &order.model, &cycle.targets, why).await?;
+    let how = refresh::give_up(world, &order.model, &cycle.targets, Why::said(why)).await?;
     let next = take(world, refreshes, patience, Some((order, &how))).await?;
     Ok((how, next))
 }
@@ -94,7 +94,7 @@ enum Standing {
     /// Its cycle does not know it, or has not been written down: it was faster than its sender, or its sender is gone, or
     /// another one opened the cycle that it was for.
     Unknown,
-    /// Its cycle is over.
+    /// Its cycle is over, or its model's turn in it is.
     Over,
 }
 
@@ -102,8 +102,12 @@ fn standing(cycle: Option<Cycle>, order: &Order) -> Standing {
     let (number, closed) = cycle.as_ref().map_or((0, true), |c| (c.number, c.closed));
     match cycle {
         Some(cycle) if number == order.cycle && !closed => {
-            match cycle.sent.contains_key(&order.model) {
-                true => Standing::Noted(cycle),
+            let sent = cycle.sent.contains_key(&order.model);
+            let done = cycle.done.get(&order.model);
+            match done.is_some_and(|how| how != LOST) {
+                // It was delivered again; what failed is backed off from. One that was only late is carried out.
+                true => Standing::Over,
+                false if sent => Standing::Noted(cycle),
                 false => Standing::Unknown,
             }
         }

@@ -24,16 +24,16 @@ use crate::{
     World,
     known::Known,
     load,
-    refresh::{self, Refreshed},
+    refresh::{self, Refreshed, Why},
 };
 
 /// Attempts of one step while others take theirs.
 pub(super) const ATTEMPTS_MAX: u32 = 32;
 /// Most orders for one model in a cycle. One whose refreshes never end, as each is killed, would keep the cycle open, and all
-/// other models from what came since.
+/// other models from what came since: after that it has one, for as long as nothing is heard of it.
 const ORDERS_MAX: u32 = 3;
 /// How a model ended whose refreshes never did.
-const LOST: &str = "lost";
+pub(super) const LOST: &str = "lost";
 /// Most targets that are sent along with an order; a cycle that has more is written down before anything is sent.
 const TARGETS_SENT_MAX: usize = 256;
 
@@ -144,7 +144,7 @@ async fn go_on(
     });
     let (lost, sendable): (Vec<_>, Vec<_>) = sendable.into_iter().partition(|model| {
         let sent = cycle.sent.get(model);
-        sent.is_some_and(|sent| sent.attempt >= ORDERS_MAX)
+        sent.is_some_and(|sent| sent.attempt >= orders_max(known, model))
     });
     if !lost.is_empty() {
         // Written down first: one of several that take this step tells of it. Should it end here, the next cycle finds the model.
@@ -152,10 +152,14 @@ async fn go_on(
         cycle.done.extend(done);
         if replace(world, expect, &cycle).await?.is_some() {
             for model in &lost {
+                let times = match orders_max(known, model) {
+                    1 => "once".to_owned(),
+                    times => format!("{times} times"),
+                };
                 let why = format!(
-                    "its refresh was begun {ORDERS_MAX} times and never ended: it needs more memory or time than its function has"
+                    "its refresh was asked for {times} and never ended: it needs more memory or time than its function has"
                 );
-                refresh::give_up(world, model, &cycle.targets, &why).await?;
+                refresh::give_up(world, model, &cycle.targets, Why::lost(&why)).await?;
             }
         }
         return Ok(Went::Moved);
@@ -182,6 +186,12 @@ async fn go_on(
     cycle.closed = true;
     let closed = replace(world, expect, &cycle).await?;
     Ok(closed.map_or(Went::Moved, |expect| Went::Closed(cycle, expect)))
+}
+
+/// Most orders for a model in one cycle.
+fn orders_max(known: &Known, model: &TableName) -> u32 {
+    let lost = known.states.get(model).is_some_and(|state| state.lost);
+    if lost { 1 } else { ORDERS_MAX }
 }
 
 /// Opens a cycle when there is anything to do and the last one, which is as expected, is long enough ago, and takes its

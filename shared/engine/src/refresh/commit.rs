@@ -238,6 +238,7 @@ fn succeeded(
         failures: failing.map_or(0, |before| before.failures),
         retry_at: failing.and_then(|before| before.retry_at),
         last_error: failing.and_then(|before| before.last_error.clone()),
+        lost: failing.is_some_and(|before| before.lost),
         refreshes: before.refreshes + 1,
         rows: before.rows + made.staged.added,
         unavailable: before.unavailable + made.staged.unavailable,
@@ -280,6 +281,33 @@ fn joined(first: &str, digest: &str) -> String {
     }
 }
 
+/// Why a model failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Why<'a> {
+    /// In words.
+    pub(crate) message: &'a str,
+    /// Whether it is that nothing was heard of its refreshes.
+    pub(crate) lost: bool,
+}
+
+impl<'a> Why<'a> {
+    /// An attempt said so.
+    pub(crate) fn said(message: &'a str) -> Self {
+        Self {
+            message,
+            lost: false,
+        }
+    }
+
+    /// No attempt was heard of.
+    pub(crate) fn lost(message: &'a str) -> Self {
+        Self {
+            message,
+            lost: true,
+        }
+    }
+}
+
 /// Records that an attempt failed: when to try again, and why it failed. Tells people the first time.
 ///
 /// # Errors
@@ -288,20 +316,20 @@ pub(crate) async fn fail(
     world: &World,
     job: &Job<'_>,
     loaded: Loaded,
-    message: &str,
+    why: Why<'_>,
 ) -> Result<bool> {
     let name = &job.model.name;
     let refreshes = loaded.state.refreshes;
     let mut loaded = loaded;
     for _ in 0..ATTEMPTS_MAX {
         let now = world.clock.now();
-        let state = failed(world, &loaded.state, now, message);
+        let state = failed(world, &loaded.state, now, why);
         let key = load::state(name);
         let mut writes = vec![Write::put(key.clone(), &state, loaded.items.expect(&key))];
         writes.extend(answered(job, &loaded));
         if world.state.transact(writes).await?.is_committed() {
             if loaded.state.failures == 0 && is_live(job.model) {
-                alert::failed(world, name, now, message).await;
+                alert::failed(world, name, now, why.message).await;
             }
             return Ok(true);
         }
@@ -314,7 +342,7 @@ pub(crate) async fn fail(
     Ok(false)
 }
 
-fn failed(world: &World, before: &ModelState, now: Timestamp, message: &str) -> ModelState {
+fn failed(world: &World, before: &ModelState, now: Timestamp, why: Why<'_>) -> ModelState {
     let failures = before.failures.saturating_add(1);
     let delay = plan::backoff(failures, &world.live);
     let factor = 1.0 + world.live.jitter * (2.0 * world.chance.fraction() - 1.0);
@@ -322,7 +350,8 @@ fn failed(world: &World, before: &ModelState, now: Timestamp, message: &str) -> 
     ModelState {
         failures,
         retry_at: Some(now + delay),
-        last_error: Some(message.to_owned()),
+        last_error: Some(why.message.to_owned()),
+        lost: why.lost,
         ..before.clone()
     }
 }

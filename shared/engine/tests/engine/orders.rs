@@ -15,7 +15,11 @@ use engine::{
     cycle::{self, Step},
     refresh::Refreshed,
 };
-use ports::{Error, Kind, Refreshes, Result, refreshes::Order, state::Key};
+use ports::{
+    Error, Kind, Refreshes, Result,
+    refreshes::Order,
+    state::{Expect, Key, Outcome, Write},
+};
 use testkit::{MemoryRefreshes, MemoryState};
 
 use crate::pretend::{Lab, chain, exact, project, table};
@@ -200,10 +204,14 @@ async fn an_order_of_a_cycle_that_nobody_knows_changes_nothing() {
     assert_eq!(stored(&lab).await.number, 1);
 }
 
-async fn failure(lab: &Lab, model: &str) -> Option<String> {
+async fn failures(lab: &Lab, model: &str) -> ModelState {
     let key = Key::new(format!("model#{model}"), "state");
     let item = lab.world.state.get(&key).await.expect("state answers");
-    let state: ModelState = item?.decode().expect("a state");
+    item.map_or_else(ModelState::default, |item| item.decode().expect("a state"))
+}
+
+async fn failure(lab: &Lab, model: &str) -> Option<String> {
+    let state = failures(lab, model).await;
     assert_eq!(state.failures, u32::from(state.last_error.is_some()));
     state.last_error
 }
@@ -226,18 +234,30 @@ async fn a_model_whose_refreshes_never_end_keeps_no_other_from_its_data() {
     assert!(matches!(step.expect("answers"), Step::Idle(Some(_))));
     assert_eq!(queue.take(), None);
     let told = failure(&lab, "bronze.a").await.expect("it is told");
-    assert!(told.contains("3 times and never ended"), "{told}");
+    assert!(told.contains("asked for 3 times and never ended"), "{told}");
     let cycle = stored(&lab).await;
     assert!(
         cycle.closed && cycle.done[&table("bronze.a")] == "lost",
         "{cycle:?}"
     );
-    // Once it is no longer backed off from, another cycle tries it.
+    // Once it is no longer backed off from, another cycle tries it, once.
+    lab.clock.advance(PATIENCE);
+    let step = cycle::step(&lab.world, &queue, PATIENCE).await;
+    assert_eq!(step.expect("answers"), Step::Sent(vec![table("bronze.a")]));
+    let killed = queue.take().expect("it was sent");
+    assert_eq!((killed.cycle, killed.attempt), (2, 1));
+    lab.clock.advance(PATIENCE);
+    let step = cycle::step(&lab.world, &queue, PATIENCE).await;
+    assert!(matches!(step.expect("answers"), Step::Idle(Some(_))));
+    let state = failures(&lab, "bronze.a").await;
+    assert_eq!(state.failures, 2);
+    let told = state.last_error.expect("it is told");
+    assert!(told.contains("asked for once and never ended"), "{told}");
     lab.clock.advance(PATIENCE);
     let step = cycle::step(&lab.world, &queue, PATIENCE).await;
     assert_eq!(step.expect("answers"), Step::Sent(vec![table("bronze.a")]));
     let order = queue.take().expect("it was sent");
-    assert_eq!((order.cycle, order.attempt), (2, 1));
+    assert_eq!((order.cycle, order.attempt), (3, 1));
     let (how, _) = carry(&lab, &queue, &order).await;
     assert_eq!(how, "built");
     assert_eq!(failure(&lab, "bronze.a").await, None);
@@ -262,4 +282,26 @@ async fn an_order_without_time_to_end_fails_its_model() {
     // Delivered again, it is nobody's.
     let again = cycle::give_up(&lab.world, &queue, &order, "it takes too long", PATIENCE).await;
     assert_eq!(again.expect("the world answers").0.word(), "idle");
+}
+
+#[tokio::test]
+async fn an_order_that_is_delivered_again_tries_its_model_no_second_time() {
+    let lab = lab(join());
+    lab.land("landing.a", 3).await;
+    let queue = MemoryRefreshes::new();
+    let step = cycle::step(&lab.world, &queue, PATIENCE).await;
+    assert_eq!(step.expect("answers"), Step::Sent(vec![table("bronze.a")]));
+    let order = queue.take().expect("it was sent");
+    // Another model of the cycle has not ended.
+    let mut cycle = stored(&lab).await;
+    let sent = cycle.sent[&order.model];
+    cycle.sent.insert(table("silver.j"), sent);
+    cycle.done.insert(order.model.clone(), "error".into());
+    let write = Write::put(Key::new("cycle", "current"), &cycle, Expect::Any);
+    let written = lab.world.state.transact(vec![write]).await;
+    assert!(matches!(
+        written.expect("state answers"),
+        Outcome::Committed(_)
+    ));
+    assert_eq!(carry(&lab, &queue, &order).await.0, "idle");
 }
