@@ -21,6 +21,9 @@ use super::{
     write::{NewFile, Writer},
 };
 
+/// Rows with values from elsewhere that are put together at once, before it is known how large they are.
+const FIRST_ROWS: usize = 1_024;
+
 /// What was written of a change.
 pub(super) struct Written {
     /// Files that are done.
@@ -97,9 +100,14 @@ pub(super) async fn write(
             )
         }
     };
-    // Rows with values from elsewhere may be as many as the change has events, whose rows are not held either.
-    let portion = usize::try_from(stage.lake.limits.held_rows).unwrap_or(usize::MAX);
-    for rows in filling.rows.chunks(portion.max(1)) {
+    // Rows with values from elsewhere may be as many as the change has events, whose rows are not held either; and these values
+    // are the wide ones, so that it shows only once some are there how many fit.
+    let limits = stage.lake.limits;
+    let most = usize::try_from(limits.held_rows).unwrap_or(usize::MAX);
+    let (mut left, mut portion) = (filling.rows.as_slice(), FIRST_ROWS);
+    while !left.is_empty() {
+        let (rows, others) = left.split_at(portion.min(most).clamp(1, left.len()));
+        left = others;
         let mut wanted: RoaringTreemap = rows.iter().map(|row| row.event).collect();
         let mut of_table = BTreeMap::<usize, RoaringTreemap>::new();
         let anew = rows.iter().filter_map(|row| row.anew);
@@ -115,16 +123,11 @@ pub(super) async fn write(
         }
         let stored = stored(stage, of_table).await?;
         let change = change.pick(stage, &files, wanted).await?;
-        if !writer
-            .write(build(
-                rows,
-                columns,
-                (names, filling.place),
-                &change,
-                &stored,
-            )?)
-            .await
-        {
+        let batch = build(rows, columns, (names, filling.place), &change, &stored)?;
+        let bytes = batch.get_array_memory_size().max(1);
+        let fair = rows.len().saturating_mul(limits.held_bytes) / bytes;
+        portion = fair.clamp(1, portion.saturating_mul(8));
+        if !writer.write(batch).await {
             // Why shows when the writer is finished.
             break;
         }

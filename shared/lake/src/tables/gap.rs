@@ -25,6 +25,27 @@ impl Gap {
         !self.keeps && self.columns.is_empty()
     }
 
+    /// Puts what the event took the place of in order: the newest first, of equals a delete, then the first that came.
+    pub(super) fn order(&mut self, event: &Event) {
+        let place = |event: &Event| (event.rank.clone(), event.place());
+        self.before
+            .sort_by_cached_key(|before| std::cmp::Reverse(place(&before.event)));
+        // An equal one that is no delete's changed nothing when it came.
+        let mut last = (event.rank.clone(), event.delete);
+        self.before.retain(|Before { event, .. }| {
+            let one = (event.rank.clone(), event.delete);
+            let stays = one != last;
+            last = one;
+            stays
+        });
+    }
+
+    /// Whether an event with this gap has nothing of what the other one lacks, nor a say in it.
+    pub(super) fn gives_nothing(&self, to: &Self) -> bool {
+        let lacks = |at: &usize| self.columns.contains(at);
+        !self.keeps && !to.keeps && !to.columns.is_empty() && to.columns.iter().all(lacks)
+    }
+
     /// Takes over what another event took the place of.
     pub(super) fn inherit(&mut self, other: &mut Self) {
         self.before = std::mem::take(&mut other.before);

@@ -164,6 +164,11 @@ impl Gaps {
         let mut earlier = self.of.remove(&other).unwrap_or_default();
         if let Some(gap) = self.noted(row) {
             gap.inherit(&mut earlier);
+            if !event.delete && earlier.gives_nothing(gap) {
+                // Others of its sequence changed nothing when they came.
+                gap.before.retain(|one| one.event.rank != event.rank);
+                return;
+            }
         }
         // What it lacks is asked for still.
         if !earlier.has_all() {
@@ -185,6 +190,14 @@ impl Gaps {
     pub(crate) fn overtaken(&mut self, row: u64, late: u64, event: Event) {
         // A soft delete does not, unless the table has one that is as new.
         if !self.mends && self.of.get(&row).is_some_and(|gap| gap.keeps) {
+            return;
+        }
+        let gives_nothing = |gap: &Gap| {
+            let to = self.of.get(&row);
+            !event.delete && to.is_some_and(|to| gap.gives_nothing(to))
+        };
+        if self.of.get(&late).is_some_and(gives_nothing) {
+            self.of.remove(&late);
             return;
         }
         let is_whole = self.is_whole(late, event.delete);
@@ -210,24 +223,13 @@ impl Gaps {
         self.of.insert(row, gap);
     }
 
-    /// Puts what each event took the place of in order: the newest first, of equals a delete, then the first that came.
+    /// Puts what each event took the place of in order.
     pub(crate) fn order(&mut self, winners: &HashMap<u64, Event>) {
         for (row, gap) in &mut self.of {
-            let Some(winner) = winners.get(row) else {
-                gap.before = Vec::new();
-                continue;
-            };
-            let place = |event: &Event| (event.rank.clone(), event.place());
-            gap.before
-                .sort_by_cached_key(|before| std::cmp::Reverse(place(&before.event)));
-            // An equal one that is no delete's changed nothing when it came.
-            let mut last = (winner.rank.clone(), winner.delete);
-            gap.before.retain(|Before { event, .. }| {
-                let one = (event.rank.clone(), event.delete);
-                let stays = one != last;
-                last = one;
-                stays
-            });
+            match winners.get(row) {
+                Some(winner) => gap.order(winner),
+                None => gap.before = Vec::new(),
+            }
         }
     }
 

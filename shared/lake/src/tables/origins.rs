@@ -2,8 +2,9 @@
 //!
 //! Such a value stays that of an older event, or is unknown. An event that comes late tells something new when it is newer
 //! than that one, and older than the row. So a row remembers, in a column that no reader of ours is shown, a JSON object by
-//! column: the sequence of the event whose value it holds, or, of a column without one, an array of the sequence through
-//! which nothing is to be taken, as it was deleted (empty when nothing was). Of all other columns it is the row's own.
+//! column: the sequence through which events tell nothing new of it (of the event whose value it holds, or of the soft delete
+//! that kept it), in an array when it has none and all through there was deleted (an empty one when nothing was).
+//! Of all other columns it is the row's own.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -63,14 +64,15 @@ impl Origins {
     }
 
     pub(super) fn get(&self, at: usize) -> Option<&Origin> {
-        let found = self.0.iter().find(|(other, _)| *other == at);
-        found.map(|(_, origin)| origin)
+        let place = self.0.binary_search_by_key(&at, |(other, _)| *other);
+        place.ok().map(|place| &self.0[place].1)
     }
 
     pub(super) fn set(&mut self, at: usize, origin: Origin) {
-        match self.0.iter_mut().find(|(other, _)| *other == at) {
-            Some(known) => known.1 = origin,
-            None => self.0.push((at, origin)),
+        // In the order of the columns, however they came to be.
+        match self.0.binary_search_by_key(&at, |(other, _)| *other) {
+            Ok(place) => self.0[place].1 = origin,
+            Err(place) => self.0.insert(place, (at, origin)),
         }
     }
 

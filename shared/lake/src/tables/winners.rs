@@ -2,7 +2,7 @@
 //!
 //! Of the events of one key the one with the greatest sequence wins; of equals a delete, and among equal upserts the one
 //! that arrived first. A truncate has no key: of all of them the greatest sequence is kept. Memory follows the keys and the
-//! deletes of the batch.
+//! deletes of the batch, and the events of a key that have values of others (see `gap`).
 
 use std::sync::Arc;
 

@@ -92,6 +92,25 @@ async fn however_a_history_is_split_it_ends_alike() {
 }
 
 #[tokio::test]
+async fn however_a_history_is_split_it_ends_alike_when_it_is_not_held() {
+    let limits = Limits {
+        held_rows: 3,
+        file_bytes: 600,
+        ..tight()
+    };
+    let through = 15;
+    for seed in 40..50 {
+        for deletes in [
+            Deletes::Soft,
+            Deletes::Hard,
+            Deletes::Collected { through, once: 8 },
+        ] {
+            compare(seed, deletes, limits).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn however_a_history_is_split_tombstones_that_are_gone_let_the_same_through() {
     for seed in 0..10 {
         for (through, once) in [(4, 0), (15, 0), (15, 8), (25, 15), (35, 15)] {
