@@ -173,6 +173,7 @@ async fn take(
         (head.rows, statistics::columns(fields, &scan.parts)?)
     } else {
         let statement = Statement {
+            in_sequence: false,
             sql: sql::statement(model, fields),
             parameters: Vec::new(),
             limits: Limits {

@@ -42,6 +42,8 @@ pub struct Statement {
     pub parameters: Vec<Parameter>,
     /// What it may use.
     pub limits: Limits,
+    /// Whether rows come in the order of their column `_seq`, if they have one, whatever they are read from.
+    pub in_sequence: bool,
 }
 
 /// A bound value.
@@ -124,6 +126,7 @@ impl Statement {
             sql: sql.into(),
             parameters: Vec::new(),
             limits: Limits::default(),
+            in_sequence: false,
         }
     }
 }

@@ -113,9 +113,7 @@ impl Job {
             affected: affected::function(&self.catalog.affected)
                 .map_err(|error| self.doing("plan statement").failed(error))?,
         };
-        let planned = planner
-            .plan(&self.statement.sql, &self.statement.parameters)
-            .await?;
+        let planned = planner.plan(&self.statement).await?;
         inlined::check(&planned.plan).map_err(|e| self.failed("plan statement", e))?;
         Ok(planned)
     }

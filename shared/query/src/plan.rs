@@ -9,7 +9,7 @@ use datafusion::{
     catalog::view::ViewTable,
     common::{DataFusionError, ParamValues, ScalarValue},
     execution::{FunctionRegistry, SessionState, context::SQLOptions},
-    logical_expr::{LogicalPlan, ScalarUDF},
+    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF},
     sql::parser::Statement as DfStatement,
 };
 use domain::{CHANGE, SEQUENCE, TableName, sql};
@@ -32,6 +32,19 @@ use crate::{
     names, shorthand, unions,
 };
 
+/// Rows in the order of `_seq`, if they have it. Those of one landing table are, which the planner knows: nothing is sorted then.
+fn by_sequence(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
+    let columns = plan.schema().columns().into_iter();
+    let mut sequences = columns.filter(|column| column.name() == SEQUENCE);
+    match (sequences.next(), sequences.next()) {
+        (Some(sequence), None) => {
+            let sort = Expr::Column(sequence).sort(true, false);
+            LogicalPlanBuilder::from(plan).sort([sort])?.build()
+        }
+        _ => Ok(plan),
+    }
+}
+
 /// Plans statements over one catalog.
 pub(crate) struct Planner<'a> {
     pub(crate) base: &'a SessionState,
@@ -52,8 +65,9 @@ pub(crate) struct Planned {
 
 impl Planner<'_> {
     /// Plans a statement with its parameters bound.
-    pub(crate) async fn plan(&self, text: &str, parameters: &[Parameter]) -> Result<Planned> {
-        let (statement, names) = self.parse(text, None)?;
+    pub(crate) async fn plan(&self, asked: &ports::query::Statement) -> Result<Planned> {
+        let parameters = &asked.parameters;
+        let (statement, names) = self.parse(&asked.sql, None)?;
         let mut providers = Providers::new();
         for view in self.order(&names)? {
             self.view(&view, &mut providers).await?;
@@ -82,6 +96,10 @@ impl Planner<'_> {
                 .map_err(|e| self.doing.failed(e))?
         };
         read_only(&plan).map_err(|error| self.doing.failed(error))?;
+        let plan = match asked.in_sequence {
+            true => by_sequence(plan).map_err(|error| self.doing.failed(error))?,
+            false => plan,
+        };
         Ok(Planned { state, plan })
     }
 

@@ -54,6 +54,7 @@ pub(crate) async fn query(State(shared): State<Shared>, request: Request) -> Ans
         rows: Some(limits.rows_max),
     };
     let statement = Statement {
+        in_sequence: false,
         sql: asked.sql,
         parameters: asked.parameters,
         limits,

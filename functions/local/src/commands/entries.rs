@@ -311,6 +311,7 @@ impl Desk<'_> {
 
     async fn query(&self, id: &EntryId, sql: String) -> Result<(), Failure> {
         let statement = Statement {
+            in_sequence: false,
             sql,
             parameters: Vec::new(),
             limits: self.limits,

@@ -29,6 +29,7 @@ pub(super) async fn query(context: &Context, sql: String, csv: bool) -> Result<(
     let rows = read::query(
         &world,
         &Statement {
+            in_sequence: false,
             sql,
             parameters: Vec::new(),
             limits,

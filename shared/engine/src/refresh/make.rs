@@ -242,7 +242,12 @@ async fn run(world: &World, job: &Job<'_>, loaded: &Loaded, out: &Out) -> Result
             }
         }
     }
-    let rows = world.query.run(&Statement::new(text), &catalog).await?;
+    let statement = Statement {
+        // Of change events it counts which came first, and files of a model are read at once.
+        in_sequence: job.model.config.cdc.is_some(),
+        ..Statement::new(text)
+    };
+    let rows = world.query.run(&statement, &catalog).await?;
     Ok(Some(Ran {
         rows,
         apply,

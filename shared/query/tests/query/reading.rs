@@ -6,7 +6,7 @@ use datafusion::arrow::{
     array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array, StringArray},
     datatypes::{DataType, Int64Type},
 };
-use ports::{Kind, tables::Part};
+use ports::{Kind, query::Statement, tables::Part};
 
 use crate::world::{World, batch, bounds, ints, rows, schema};
 
@@ -208,4 +208,48 @@ async fn a_filter_on_the_sequence_reads_only_what_is_new() {
         "0"
     );
     assert!(world.tables.asked.lock().expect("lock").is_empty());
+}
+
+#[tokio::test]
+async fn rows_of_a_model_come_in_sequence_when_that_is_asked() {
+    let mut world = World::new();
+    let sequences = |from: i64| -> Vec<(&str, ArrayRef)> {
+        vec![
+            ("id", ints(from..from + 100)),
+            ("_seq", ints(from..from + 100)),
+        ]
+    };
+    let batches: Vec<_> = [300, 100, 200, 0]
+        .into_iter()
+        .map(|from| batch(sequences(from)))
+        .collect();
+    world.model_of("silver.t", &batches).await;
+    let mut statement = Statement {
+        in_sequence: true,
+        ..Statement::new("SELECT id, _seq FROM silver.t WHERE id >= 50")
+    };
+    let sorted = world.run(&statement).await.expect("it runs");
+    let expected = Int64Array::from_iter_values(50..400);
+    assert_eq!(sorted.column(1).as_primitive::<Int64Type>(), &expected);
+    // What has none is as it comes.
+    statement.sql = "SELECT count(*) FROM silver.t".into();
+    assert_eq!(
+        rows(&world.run(&statement).await.expect("it runs")),
+        ["400"]
+    );
+}
+
+#[tokio::test]
+async fn rows_of_a_view_over_landing_tables_come_in_sequence_when_that_is_asked() {
+    let mut world = landing().await;
+    let twice =
+        "SELECT id, _seq FROM landing.events UNION ALL SELECT -id, _seq FROM landing.events";
+    world.view("silver.twice", twice);
+    let statement = Statement {
+        in_sequence: true,
+        ..Statement::new("SELECT id, _seq FROM silver.twice WHERE id <> 0")
+    };
+    let read = world.run(&statement).await.expect("it runs");
+    let expected = Int64Array::from_iter_values((2..=25).flat_map(|sequence| [sequence; 2]));
+    assert_eq!(read.column(1).as_primitive::<Int64Type>(), &expected);
 }

@@ -48,6 +48,7 @@ pub(super) async fn over(
     let raw: Raw<'_> = object(&taken.bytes, r#"`{"sql", "parameters"}`"#)?;
     let limits = &shared.settings.query;
     let statement = Statement {
+        in_sequence: false,
         parameters: bound(&raw.parameters)?,
         sql: raw.sql,
         limits: Limits {
