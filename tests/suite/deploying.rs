@@ -17,7 +17,7 @@ const MODEL: &str = "@config materialized=view\nSELECT 1 AS n";
 type Check = fn() -> Result<()>;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let all: [(&str, Check); 8] = [
+    let all: [(&str, Check); 9] = [
         ("without_a_terminal_it_is_a_dry_run", dry_run),
         ("a_plan_for_programs", plan_as_json),
         ("what_would_be_refused_is_told_before", problems),
@@ -29,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             embedding,
         ),
         ("whoever_reads_large_items_is_told_when_one_is_gone", gone),
+        ("rows_may_be_put_into_quarantine_however_large", quarantine),
     ];
     let given = all.into_iter().map(|(name, run)| {
         test_given(
@@ -300,6 +301,26 @@ fn gone() -> Result<()> {
         let listed = listed.split(']').next().unwrap_or_default();
         ensure!(listed.contains("\"state/*\""), "{name} may list {listed}");
     }
+    Ok(())
+}
+
+/// A landing table of quarantine is one like others, and has objects once its rows are not small: 300 KB were refused.
+fn quarantine() -> Result<()> {
+    let roles = std::fs::read_to_string(tests::root().join("infra/roles.yaml"))?;
+    // What others put under `landing/../incoming` is of sources alone.
+    let of_sources = ["CommitIncoming", "RemoveIncoming"];
+    let mut seen = 0;
+    for name in ["Ingest", "Refresh", "Control"] {
+        let role = resource(&roles, &format!("{name}Role"))?;
+        for statement in role.split("- Sid: ").skip(1) {
+            let sid = statement.lines().next().unwrap_or_default();
+            if statement.contains("landing/*") && !of_sources.contains(&sid) {
+                ensure!(statement.contains("quarantine/*"), "{name}: {sid}");
+                seen += 1;
+            }
+        }
+    }
+    ensure!(seen == 6, "{seen} statements");
     Ok(())
 }
 
