@@ -9,8 +9,11 @@ use engine::{
 
 use crate::screen::{counted, span};
 
+/// How long a refresh may take before it is worth a word.
+const ASKED_SECONDS: f64 = 60.0;
+
 /// What a person should know of every model: its last error, what assertions of severity warn say, rows that are not in it, what an
-/// edit waits for, and why it is computed anew each time.
+/// edit waits for, that nothing is heard of its refresh, and why it is computed anew each time.
 #[must_use]
 pub fn of_status(status: &Status) -> Vec<String> {
     status.models.iter().flat_map(of_model).collect()
@@ -76,6 +79,15 @@ fn of_model(model: &ModelStatus) -> Vec<String> {
             ),
         ),
     ];
+    let asked = model
+        .asked_seconds
+        .filter(|seconds| *seconds > ASKED_SECONDS);
+    let asked = asked.map(|seconds| {
+        format!(
+            "warning: {name}: its refresh was asked for {} ago and has not ended; models wait for it, and go on while it is paused",
+            span(Duration::from_secs_f64(seconds))
+        )
+    });
     let edit = model.edit.as_ref();
     let edit = edit.map(|edit| format!("note: {name}: {edit}"));
     let anew = model.recomputes.as_ref();
@@ -83,7 +95,7 @@ fn of_model(model: &ModelStatus) -> Vec<String> {
         anew.map(|why| format!("note: {name}: every refresh computes all its rows anew: {why}"));
     let lines = error.into_iter().chain(warned);
     let lines = lines.chain(counts.into_iter().flatten());
-    lines.chain(edit).chain(anew).collect()
+    lines.chain(asked).chain(edit).chain(anew).collect()
 }
 
 /// What went wrong in a report: the model and the message, and whether it is an error.

@@ -159,6 +159,13 @@ impl Known {
         self.items.item(key)
     }
 
+    /// When a refresh of a model was asked for that has not ended, in the cycle that is open.
+    pub(crate) fn asked(&self, model: &TableName) -> Option<Timestamp> {
+        let cycle = self.cycle.as_ref().filter(|cycle| !cycle.closed)?;
+        let sent = cycle.sent.get(model)?;
+        (!cycle.done.contains_key(model)).then_some(sent.at)
+    }
+
     /// The heads of landing tables as loaded: what a cycle that opens now reads up to (**C-1**).
     pub(crate) fn targets(&self) -> BTreeMap<TableName, Position> {
         self.heads

@@ -94,6 +94,8 @@ pub struct ModelStatus {
     pub target_met: Option<bool>,
     /// Until when it gathers more before it is refreshed, RFC 3339; none when it waits for nothing of the kind.
     pub gathers_until: Option<String>,
+    /// How long ago a refresh of it was asked for, elsewhere, that has not ended; none when there is none such.
+    pub asked_seconds: Option<f64>,
     /// Lag that the last refresh removed.
     pub last_lag_ms: Option<u64>,
     /// Time the last refresh took.
@@ -248,6 +250,7 @@ async fn one(
             Some(Decision::Hold(Hold::Target { until, .. })) => Some(until.to_string()),
             _ => None,
         },
+        asked_seconds: known.asked(model).map(|at| now.since(at).as_secs_f64()),
         last_lag_ms: state.last_lag_ms,
         last_duration_ms: state.last_duration_ms,
         last_refresh: state.last_refresh.map(|at| at.to_string()),

@@ -14,6 +14,7 @@ use engine::{
     World,
     cycle::{self, Step},
     refresh::Refreshed,
+    status::status,
 };
 use ports::{
     Error, Kind, Refreshes, Result,
@@ -228,6 +229,14 @@ async fn a_model_whose_refreshes_never_end_keeps_no_other_from_its_data() {
         assert_eq!((order.cycle, order.attempt), (1, attempt));
         // Each is killed without a word.
         lab.clock.advance(PATIENCE);
+        let status = status(&lab.world, None).await.expect("the world answers");
+        let asked = |name: &str| {
+            let mut models = status.models.iter();
+            let found = models.find(|model| model.model == table(name));
+            found.expect("it is listed").asked_seconds
+        };
+        assert_eq!(asked("bronze.a"), Some(PATIENCE.as_secs_f64()));
+        assert_eq!(asked("silver.j"), None);
         assert_eq!(failure(&lab, "bronze.a").await, None);
     }
     let step = cycle::step(&lab.world, &queue, PATIENCE).await;
