@@ -3,8 +3,8 @@
 
     infra/prices.py [--rate 10] [--event-kb 1] [--write]
 
-`--write` puts the tables into README.md of this folder, `--check` says whether they are the ones there. No free tier is
-taken off. What is not counted but assumed stands in `Assumed`, and is printed with the tables.
+`--write` puts the tables into README.md of this folder and of the repository, `--check` says whether they are the ones
+there. No free tier is taken off. What is not counted but assumed stands in `Assumed`, and is printed with the tables.
 """
 
 import argparse
@@ -173,12 +173,13 @@ def table(columns):
     return "\n".join(lines)
 
 
-def report(counted, assumed, rate, event_kb):
+def bills(counted, assumed, rate, event_kb):
+    """What is paid for, each with its dollars by service."""
     counts, batch = counted["operations"], counted["batch_size"]
     # Announcements are gathered for a second, so at most one look a second is taken.
     looks = MILLION / max(rate, 1)
     seen = times(looks, look(counts, assumed))
-    rows = [
+    return [
         ("a million events, direct", add(times(MILLION, direct(counts, assumed, event_kb)), seen)),
         (
             f"a million events, buffered, {batch} at a time",
@@ -187,6 +188,43 @@ def report(counted, assumed, rate, event_kb):
         ("100,000 refreshes of a small model", add(times(100_000, refresh(counts, assumed)))),
         ("a month in which nothing happens", idle_month(counts, assumed)),
     ]
+
+
+def requests(counted):
+    """A table of the requests of each operation."""
+    counts, batch = counted["operations"], counted["batch_size"]
+    together = dict(counts["webhook"])
+    for kind, count in counts["batch"].items():
+        together[kind] = together.get(kind, 0) + count
+    lines = ["| requests to | S3 | DynamoDB | SQS | in all |", "|---|---:|---:|---:|---:|"]
+    for name, asked in [
+        ("commit a webhook", counts["webhook"]),
+        ("commit a webhook too large to keep inline", counts["large_webhook"]),
+        (f"commit {batch} webhooks that come through the buffer", together),
+        ("refresh a small model", counts["refresh"]),
+        ("look and find nothing to do", counts["idle_step"]),
+        ("pass an hour in which nothing happens", counts["idle_hour"]),
+    ]:
+        services = [
+            ("object_puts", "object_gets"),
+            ("state_transactions", "state_gets", "state_queries"),
+            ("sends", "upkeep_sends"),
+        ]
+        cells = [sum(asked.get(kind, 0) for kind in kinds) for kinds in services]
+        lines.append("| " + " | ".join([name, *map(str, cells), f"**{sum(cells)}**"]) + " |")
+    return "\n".join(lines)
+
+
+def summary(counted, assumed, rate, event_kb):
+    """The short of it: requests, and dollars by operation."""
+    lines = ["| dollars | |", "|---|---:|"]
+    lines += [f"| {name} | {sum(costs.values()):.2f} |" for name, costs in bills(counted, assumed, rate, event_kb)]
+    return "\n\n".join([requests(counted), "\n".join(lines)])
+
+
+def report(counted, assumed, rate, event_kb):
+    counts = counted["operations"]
+    rows = bills(counted, assumed, rate, event_kb)
     given = ", ".join(f"`{field.name}` {getattr(assumed, field.name):g}" for field in dataclasses.fields(assumed))
     asked = "; ".join(
         f"{name.replace('_', ' ')}: " + ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in kinds.items())
@@ -214,18 +252,20 @@ def main():
     options = parser.parse_args()
     counted = json.loads((HERE / "requests.json").read_text())
     text = report(counted, Assumed(), options.rate, options.event_kb)
-    readme = HERE / "README.md"
+    short = summary(counted, Assumed(), options.rate, options.event_kb)
+    if not (options.write or options.check):
+        print(short, text, sep="\n\n")
+        return
     block = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    if options.write or options.check:
+    for readme, tables in [(HERE / "README.md", text), (HERE.parent / "README.md", short)]:
         before = readme.read_text()
         if not block.search(before):
-            sys.exit(f"README.md has no lines `{BEGIN}` and `{END}`")
-        after = block.sub(lambda _: f"{BEGIN}\n{text}\n{END}", before)
+            sys.exit(f"{readme} has no lines `{BEGIN}` and `{END}`")
+        after = block.sub(lambda _: f"{BEGIN}\n{tables}\n{END}", before)
         if options.check and after != before:
-            sys.exit("README.md has other prices: infra/prices.py --write")
-        readme.write_text(after)
-    else:
-        print(text)
+            sys.exit(f"{readme} has other prices: infra/prices.py --write")
+        if options.write:
+            readme.write_text(after)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 //! Changes that could stop a model for ever, or take a row from it: refused where they come in, or read as what they mean.
 
 use anyhow::{Context, Result, ensure};
+use engine::{batch, cycle};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
-use tests::{case::ModelText, http::Answer, site::Site};
+use tests::{case::ModelText, http::Answer, rows, site::Site};
 
 use crate::plain::test_async;
 
@@ -17,6 +18,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         test_async(
             "cdc_edges::a_key_in_another_spelling_keeps_its_row",
             spellings,
+        ),
+        test_async(
+            "cdc_edges::changes_read_from_a_model_are_taken_as_they_came",
+            passed_on,
         ),
     ]
 }
@@ -153,5 +158,52 @@ async fn spellings() -> Result<()> {
         found == json!([[1, "y"], [2, "y"], [3, "y"], [4, "y"]]),
         "{found}"
     );
+    Ok(())
+}
+
+/// Changes of a model in many files, read by another one whose query has no `_seq`, all at once and each as it comes.
+async fn passed_on() -> Result<()> {
+    let bronze = ModelText {
+        name: String::from("bronze.x"),
+        config: serde_json::from_value(json!({ "materialized": "incremental", "live": "true",
+            "incremental_strategy": "append", "incremental_filter": "WHERE _seq > {watermark}" }))?,
+        sql: String::from(
+            "SELECT (payload->>'id')::BIGINT AS id, payload->>'a' AS a, op, lsn, _seq FROM landing.x",
+        ),
+        asserts: Vec::new(),
+    };
+    let reader = |name: &str| ModelText {
+        name: name.to_owned(),
+        sql: String::from("SELECT id, a, op, lsn FROM bronze.x WHERE id >= 0"),
+        ..silver("x")
+    };
+    let mut models = [bronze, reader("silver.each"), reader("silver.once")];
+    for model in &mut models[1..] {
+        let (key, value) = ("cdc_deletes", "soft");
+        model.config.insert(key.to_owned(), value.to_owned());
+    }
+    let site = Site::in_memory(&models, "")?;
+    let change = |op: &str, lsn: u64, id: u64, a: &str| json!({ "op": op, "lsn": lsn, "payload": { "id": id, "a": a } });
+    for id in 0..5 {
+        // A row that is flagged keeps what it was when its delete came; what comes behind is older.
+        for body in [
+            change("I", 10, id, "kept"),
+            change("D", 30, id, "kept"),
+            change("U", 20, id, "late"),
+        ] {
+            taken(&site, "x", body).await?;
+            site.cycle().await?;
+        }
+    }
+    let once = "silver.once".parse()?;
+    batch::run(&site.lab.world, &[once], true, &cycle::Silent)
+        .await
+        .map_err(|error| rows::chain(&error))?;
+    for table in ["silver.each", "silver.once"] {
+        let sql = format!("SELECT id, a, _deleted FROM {table} ORDER BY id");
+        let found = json!(site.cells(&sql).await?);
+        let expected: Vec<_> = (0..5).map(|id| json!([id, "kept", true])).collect();
+        ensure!(found == json!(expected), "{table}: {found}");
+    }
     Ok(())
 }

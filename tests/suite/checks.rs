@@ -141,6 +141,12 @@ async fn failing() -> Result<()> {
             "`cdc_seq` names `lns`",
         ),
         (
+            cdc("op", "lsn"),
+            "SELECT id, 'I' AS op, max(_seq) AS lsn FROM landing.t GROUP BY id",
+            "query",
+            "yield a column _seq",
+        ),
+        (
             table(),
             "SELECT 1 AS a, 2 AS \"A\"",
             "columns_invalid",

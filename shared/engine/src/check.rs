@@ -103,12 +103,11 @@ impl Check<'_> {
         let Some(catalog) = self.catalog(model, &text)? else {
             return Ok(Vec::new());
         };
-        match self
-            .world
-            .query
-            .describe(&Statement::new(text.as_str()), &catalog)
-            .await
-        {
+        let statement = Statement {
+            in_sequence: model.config.cdc.is_some(),
+            ..Statement::new(text.as_str())
+        };
+        match self.world.query.describe(&statement, &catalog).await {
             Ok(schema) => {
                 let has = |name: &str| {
                     let mut fields = schema.fields().iter();

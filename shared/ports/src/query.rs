@@ -42,7 +42,8 @@ pub struct Statement {
     pub parameters: Vec<Parameter>,
     /// What it may use.
     pub limits: Limits,
-    /// Whether rows come in the order of their column `_seq`, if they have one, whatever they are read from.
+    /// Whether rows come in the order of their column `_seq`, or of that of the one table whose rows they are made of,
+    /// each of one. `Invalid` for rows without either.
     pub in_sequence: bool,
 }
 

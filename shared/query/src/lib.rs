@@ -37,6 +37,7 @@ mod rows;
 mod running;
 mod scope;
 mod semi;
+mod sequenced;
 mod session;
 mod shorthand;
 mod sums;

@@ -9,7 +9,7 @@ use datafusion::{
     catalog::view::ViewTable,
     common::{DataFusionError, ParamValues, ScalarValue},
     execution::{FunctionRegistry, SessionState, context::SQLOptions},
-    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF},
+    logical_expr::{LogicalPlan, ScalarUDF},
     sql::parser::Statement as DfStatement,
 };
 use domain::{CHANGE, SEQUENCE, TableName, sql};
@@ -29,21 +29,10 @@ use crate::{
     labels::label_casts,
     landing::LandingTable,
     model::{Lake, ModelTable},
-    names, shorthand, unions,
+    names,
+    sequenced::by_sequence,
+    shorthand, unions,
 };
-
-/// Rows in the order of `_seq`, if they have it. Those of one landing table are, which the planner knows: nothing is sorted then.
-fn by_sequence(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
-    let columns = plan.schema().columns().into_iter();
-    let mut sequences = columns.filter(|column| column.name() == SEQUENCE);
-    match (sequences.next(), sequences.next()) {
-        (Some(sequence), None) => {
-            let sort = Expr::Column(sequence).sort(true, false);
-            LogicalPlanBuilder::from(plan).sort([sort])?.build()
-        }
-        _ => Ok(plan),
-    }
-}
 
 /// Plans statements over one catalog.
 pub(crate) struct Planner<'a> {
@@ -97,10 +86,22 @@ impl Planner<'_> {
         };
         read_only(&plan).map_err(|error| self.doing.failed(error))?;
         let plan = match asked.in_sequence {
-            true => by_sequence(plan).map_err(|error| self.doing.failed(error))?,
+            true => by_sequence(&plan)
+                .map_err(|error| self.doing.failed(error))?
+                .ok_or_else(|| self.unordered())?,
             false => plan,
         };
         Ok(Planned { state, plan })
+    }
+
+    /// What a query is told whose rows have no order, where one is needed.
+    fn unordered(&self) -> ports::Error {
+        let told = format!(
+            "in which order its rows came in cannot be told, and change events are taken in that order: have it \
+             yield a column {SEQUENCE}, such as the {SEQUENCE} of the events' table, or max({SEQUENCE}) AS {SEQUENCE} \
+             of a group"
+        );
+        self.doing.error(Kind::Invalid).because(told)
     }
 
     fn parse(&self, text: &str, view: Option<&TableName>) -> Result<(Statement, Vec<TableName>)> {

@@ -224,6 +224,7 @@ async fn rows_of_a_model_come_in_sequence_when_that_is_asked() {
         .map(|from| batch(sequences(from)))
         .collect();
     world.model_of("silver.t", &batches).await;
+    world.view("silver.v", "SELECT id AS a FROM silver.t");
     let mut statement = Statement {
         in_sequence: true,
         ..Statement::new("SELECT id, _seq FROM silver.t WHERE id >= 50")
@@ -231,12 +232,67 @@ async fn rows_of_a_model_come_in_sequence_when_that_is_asked() {
     let sorted = world.run(&statement).await.expect("it runs");
     let expected = Int64Array::from_iter_values(50..400);
     assert_eq!(sorted.column(1).as_primitive::<Int64Type>(), &expected);
-    // What has none is as it comes.
-    statement.sql = "SELECT count(*) FROM silver.t".into();
-    assert_eq!(
-        rows(&world.run(&statement).await.expect("it runs")),
-        ["400"]
-    );
+    // What yields none is in the order of what it is made of, and shows what was asked for.
+    for sql in [
+        "SELECT id FROM silver.t WHERE id >= 50",
+        "SELECT t.id AS id FROM silver.t AS t WHERE id >= 50",
+        "SELECT a FROM (SELECT id AS a FROM silver.t) AS q WHERE a >= 50",
+        "WITH q AS (SELECT id + 0 AS a FROM silver.t) SELECT a FROM q WHERE a >= 50",
+        "SELECT a FROM silver.v WHERE a >= 50",
+        "SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY id) AS n FROM silver.t) WHERE n = 1 AND id >= 50",
+        "SELECT id FROM silver.t WHERE id >= 50 ORDER BY id DESC",
+        "SELECT id FROM silver.t ORDER BY id DESC LIMIT 350",
+        "SELECT id, _seq + 1 AS after FROM silver.t WHERE id >= 50",
+        "SELECT id, id AS again FROM silver.t WHERE id IN (SELECT id FROM silver.t WHERE _seq >= 50)",
+    ] {
+        statement.sql = sql.into();
+        let sorted = world.run(&statement).await.expect(sql);
+        assert_eq!(
+            sorted.column(0).as_primitive::<Int64Type>(),
+            &expected,
+            "{sql}"
+        );
+        assert_eq!(sorted.schema().column_with_name("_seq"), None, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn rows_whose_order_nobody_knows_are_refused_when_it_is_asked() {
+    let mut world = landing().await;
+    let rows = batch(vec![("id", ints(0..9)), ("_seq", ints(0..9))]);
+    world.model_of("silver.t", &[rows]).await;
+    world
+        .model_of("silver.bare", &[batch(vec![("id", ints(0..9))])])
+        .await;
+    for sql in [
+        "SELECT count(*) FROM silver.t",
+        "SELECT id, count(*) AS n FROM landing.events GROUP BY id",
+        "SELECT DISTINCT id FROM silver.t",
+        "SELECT id FROM silver.bare",
+        "SELECT id FROM silver.t UNION ALL SELECT id FROM landing.events",
+        "SELECT t.id FROM silver.t AS t JOIN landing.events AS e ON e.id = t.id",
+        "SELECT 1 AS id",
+    ] {
+        let statement = Statement {
+            in_sequence: true,
+            ..Statement::new(sql)
+        };
+        let refused = world.run(&statement).await.expect_err(sql);
+        assert_eq!(refused.kind, ports::Kind::Invalid, "{sql}");
+        let told = refused.chain();
+        assert!(told.contains("yield a column _seq"), "{sql}: {told}");
+        let described = world.query.describe(&statement, &world.catalog).await;
+        let described = described.expect_err(sql);
+        assert_eq!(described.kind, ports::Kind::Invalid, "{sql}");
+    }
+    // One that is yielded is taken, wherever it comes from.
+    let statement = Statement {
+        in_sequence: true,
+        ..Statement::new("SELECT id % 3 AS k, max(_seq) AS _seq FROM silver.t GROUP BY k")
+    };
+    let read = world.run(&statement).await.expect("it runs");
+    let expected = Int64Array::from_iter_values(6..9);
+    assert_eq!(read.column(1).as_primitive::<Int64Type>(), &expected);
 }
 
 #[tokio::test]
