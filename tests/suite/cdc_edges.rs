@@ -177,8 +177,14 @@ async fn passed_on() -> Result<()> {
         sql: String::from("SELECT id, a, op, lsn FROM bronze.x WHERE id >= 0"),
         ..silver("x")
     };
-    let mut models = [bronze, reader("silver.each"), reader("silver.once")];
-    for model in &mut models[1..] {
+    let last = ModelText {
+        name: String::from("silver.last"),
+        config: serde_json::from_value(json!({ "materialized": "incremental", "live": "true",
+            "incremental_strategy": "merge", "unique_key": "id", "incremental_filter": "WHERE _seq > {watermark}" }))?,
+        ..reader("silver.each")
+    };
+    let mut models = [bronze, last, reader("silver.each"), reader("silver.once")];
+    for model in &mut models[2..] {
         let (key, value) = ("cdc_deletes", "soft");
         model.config.insert(key.to_owned(), value.to_owned());
     }
@@ -195,10 +201,14 @@ async fn passed_on() -> Result<()> {
             site.cycle().await?;
         }
     }
-    let once = "silver.once".parse()?;
-    batch::run(&site.lab.world, &[once], true, &cycle::Silent)
+    let anew = ["silver.once".parse()?, "silver.last".parse()?];
+    batch::run(&site.lab.world, &anew, true, &cycle::Silent)
         .await
         .map_err(|error| rows::chain(&error))?;
+    let sql = "SELECT id, a, lsn FROM silver.last ORDER BY id";
+    let found = json!(site.cells(sql).await?);
+    let expected: Vec<_> = (0..5).map(|id| json!([id, "late", 20])).collect();
+    ensure!(found == json!(expected), "silver.last: {found}");
     for table in ["silver.each", "silver.once"] {
         let sql = format!("SELECT id, a, _deleted FROM {table} ORDER BY id");
         let found = json!(site.cells(&sql).await?);

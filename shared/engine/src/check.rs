@@ -20,6 +20,7 @@ use crate::{
     refresh::{
         auto, checks,
         events::{self, TOMBSTONES},
+        make,
     },
 };
 
@@ -104,7 +105,7 @@ impl Check<'_> {
             return Ok(Vec::new());
         };
         let statement = Statement {
-            in_sequence: model.config.cdc.is_some(),
+            order: make::order(model),
             ..Statement::new(text.as_str())
         };
         match self.world.query.describe(&statement, &catalog).await {

@@ -12,7 +12,7 @@ use domain::{
 };
 use ports::{
     Error, Kind, Result,
-    query::{Catalog, Limits, Statement},
+    query::{Catalog, Limits, RowOrder, Statement},
     state::{Expect, Write},
     tables::Pin,
 };
@@ -173,7 +173,7 @@ async fn take(
         (head.rows, statistics::columns(fields, &scan.parts)?)
     } else {
         let statement = Statement {
-            in_sequence: false,
+            order: RowOrder::Any,
             sql: sql::statement(model, fields),
             parameters: Vec::new(),
             limits: Limits {

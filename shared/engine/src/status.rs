@@ -149,6 +149,8 @@ pub struct SourceStatus {
     pub rows: u64,
     /// When it last advanced, RFC 3339.
     pub advanced_at: Option<String>,
+    /// Whether a model takes its rows as change events.
+    pub changes: bool,
 }
 
 /// Reads it all.
@@ -301,7 +303,20 @@ async fn sources(world: &World) -> Result<Vec<SourceStatus>> {
     let heads = Items::load(&*world.state, tables.iter().map(load::head)).await?;
     tables
         .into_iter()
-        .map(|source| Ok(source_status(heads.head(&source)?.as_ref(), source)))
+        .map(|source| {
+            let inputs = world.project.inputs.iter();
+            let changes =
+                inputs
+                    .filter(|(_, inputs)| inputs.contains(&source))
+                    .any(|(model, _)| {
+                        let model = world.project.models.get(model);
+                        model.is_some_and(|model| model.config.cdc.is_some())
+                    });
+            Ok(SourceStatus {
+                changes,
+                ..source_status(heads.head(&source)?.as_ref(), source)
+            })
+        })
         .collect()
 }
 
@@ -316,6 +331,7 @@ fn source_status(head: Option<&Head>, source: TableName) -> SourceStatus {
         commits: position.commits,
         rows: head.map_or(0, |head| head.rows),
         advanced_at: advanced_at.map(|at| at.to_string()),
+        changes: false,
     }
 }
 

@@ -42,9 +42,21 @@ pub struct Statement {
     pub parameters: Vec<Parameter>,
     /// What it may use.
     pub limits: Limits,
-    /// Whether rows come in the order of their column `_seq`, or of that of the one table whose rows they are made of,
-    /// each of one. `Invalid` for rows without either.
-    pub in_sequence: bool,
+    /// The order of its rows.
+    pub order: RowOrder,
+}
+
+/// In which order rows come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RowOrder {
+    /// In any that the statement allows; those of one landing table in that of `_seq`.
+    #[default]
+    Any,
+    /// That of the statement's ORDER BY. Without one, rows that have no column `_seq` come in that of the one table whose
+    /// rows they are made of, each of one, or in any when there is no such table; rows that have it tell by it.
+    Told,
+    /// In that of their column `_seq`, or else as `Told`; `Invalid` when neither is there.
+    Sequence,
 }
 
 /// A bound value.
@@ -127,7 +139,7 @@ impl Statement {
             sql: sql.into(),
             parameters: Vec::new(),
             limits: Limits::default(),
-            in_sequence: false,
+            order: RowOrder::Any,
         }
     }
 }

@@ -5,11 +5,12 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{DataType, Expr, Statement, UnaryOperator, Value, VisitMut, VisitorMut};
+use domain::sql::visit_mut;
+use sqlparser::ast::{DataType, Expr, Statement, UnaryOperator, Value, VisitorMut};
 
 /// Casts the text of numbers that are cast to DECIMAL.
 pub(crate) fn keep_digits(statement: &mut Statement) {
-    let _: ControlFlow<()> = statement.visit(&mut Digits);
+    let _ = visit_mut(statement, &mut Digits);
 }
 
 struct Digits;

@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, Ident, Select, SelectItem, Statement, VisitMut, VisitorMut};
+use domain::sql::visit_mut;
+use sqlparser::ast::{Expr, Ident, Select, SelectItem, Statement, VisitorMut};
 
 /// Gives `at::timestamp` the label `at` where it is selected without one.
 pub(crate) fn label_casts(statement: &mut Statement) {
-    let _: ControlFlow<()> = statement.visit(&mut Labels);
+    let _ = visit_mut(statement, &mut Labels);
 }
 
 struct Labels;

@@ -15,7 +15,7 @@ use datafusion::{
 use domain::{CHANGE, SEQUENCE, TableName, sql};
 use ports::{
     Kind, Result,
-    query::{Catalog, Parameter},
+    query::{Catalog, Parameter, RowOrder},
     tables::{Pin, Scan},
 };
 use sqlparser::ast::Statement;
@@ -30,7 +30,7 @@ use crate::{
     landing::LandingTable,
     model::{Lake, ModelTable},
     names,
-    sequenced::by_sequence,
+    sequenced::{self, is_told},
     shorthand, unions,
 };
 
@@ -85,13 +85,17 @@ impl Planner<'_> {
                 .map_err(|e| self.doing.failed(e))?
         };
         read_only(&plan).map_err(|error| self.doing.failed(error))?;
-        let plan = match asked.in_sequence {
-            true => by_sequence(&plan)
-                .map_err(|error| self.doing.failed(error))?
-                .ok_or_else(|| self.unordered())?,
-            false => plan,
+        let plan = match asked.order {
+            RowOrder::Any => plan,
+            RowOrder::Told if is_told(&plan) || !self.catalog.feeds.is_empty() => plan,
+            RowOrder::Told => self.by_sequence(&plan)?.unwrap_or(plan),
+            RowOrder::Sequence => self.by_sequence(&plan)?.ok_or_else(|| self.unordered())?,
         };
         Ok(Planned { state, plan })
+    }
+
+    fn by_sequence(&self, plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+        sequenced::by_sequence(plan).map_err(|error| self.doing.failed(error))
     }
 
     /// What a query is told whose rows have no order, where one is needed.

@@ -31,6 +31,18 @@ pub(crate) fn by_sequence(plan: &LogicalPlan) -> Result<Option<LogicalPlan>, Dat
     sorted.build().map(Some)
 }
 
+/// Whether a query tells which of its rows is the last: by an order, or a column of sequences.
+pub(crate) fn is_told(plan: &LogicalPlan) -> bool {
+    let mut fields = plan.schema().fields().iter();
+    match plan {
+        LogicalPlan::Sort(_) => true,
+        LogicalPlan::Limit(limit) => is_told(&limit.input),
+        // What is sorted by need not be among the columns.
+        LogicalPlan::Projection(of) if matches!(*of.input, LogicalPlan::Sort(_)) => true,
+        _ => fields.any(|field| field.name() == SEQUENCE),
+    }
+}
+
 /// The plan with a column of sequences among its own, and that column.
 fn carry(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Column)>, DataFusionError> {
     let columns = plan.schema().columns().into_iter();

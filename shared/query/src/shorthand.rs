@@ -2,18 +2,18 @@
 
 use std::ops::ControlFlow;
 
-use domain::sql::HeadwaterDialect;
+use domain::sql::{HeadwaterDialect, visit_mut};
 use sqlparser::{
     ast::{
         Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Statement, Value,
-        VisitMut, VisitorMut, visit_expressions_mut,
+        VisitorMut,
     },
     parser::Parser,
 };
 
 /// Writes them out: `if`, `iff`, `max_by`, `arg_max`, `min_by`, `arg_min`, `datediff`, `date_diff`.
 pub(crate) fn write_out(statement: &mut Statement) {
-    let _: ControlFlow<()> = statement.visit(&mut Shorthand);
+    let _ = visit_mut(statement, &mut Shorthand);
 }
 
 struct Shorthand;
@@ -117,14 +117,26 @@ fn fill(template: &str, args: &[Expr]) -> Option<Expr> {
         .ok()?
         .parse_expr()
         .ok()?;
-    let _ = visit_expressions_mut(&mut written, |expr| {
+    let _ = visit_mut(&mut written, &mut Fill(args));
+    Some(written)
+}
+
+/// Puts arguments where a template names them.
+struct Fill<'a>(&'a [Expr]);
+
+impl VisitorMut for Fill<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if let Expr::Identifier(name) = &*expr
             && let Some(index) = name.value.strip_prefix('_')
-            && let Some(arg) = index.parse().ok().and_then(|index: usize| args.get(index))
+            && let Some(arg) = index
+                .parse()
+                .ok()
+                .and_then(|index: usize| self.0.get(index))
         {
             *expr = Expr::Nested(Box::new(arg.clone()));
         }
-        ControlFlow::<()>::Continue(())
-    });
-    Some(written)
+        ControlFlow::Continue(())
+    }
 }

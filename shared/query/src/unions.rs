@@ -6,16 +6,17 @@
 
 use std::{collections::BTreeSet, ops::ControlFlow};
 
+use domain::sql::visit_mut;
 use sqlparser::ast::{
     Ident, Query, Select, SelectItem, SetExpr, SetQuantifier, Statement, TableAlias, TableFactor,
-    VisitMut, VisitorMut,
+    VisitorMut,
 };
 
 use crate::{labels, names};
 
 /// Names apart the columns of later arms.
 pub(crate) fn name_apart(statement: &mut Statement) {
-    let _: ControlFlow<()> = statement.visit(&mut Arms);
+    let _ = visit_mut(statement, &mut Arms);
 }
 
 struct Arms;

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use engine::read;
 use futures::{StreamExt, TryStreamExt, stream};
 use ports::{
-    query::{Limits, Parameter, Statement},
+    query::{Limits, Parameter, RowOrder, Statement},
     tables::Rows,
 };
 use serde::Deserialize;
@@ -54,7 +54,7 @@ pub(crate) async fn query(State(shared): State<Shared>, request: Request) -> Ans
         rows: Some(limits.rows_max),
     };
     let statement = Statement {
-        in_sequence: false,
+        order: RowOrder::Any,
         sql: asked.sql,
         parameters: asked.parameters,
         limits,

@@ -14,7 +14,7 @@ use domain::{
 use engine::entries::{Ask, Asked, Entry, Filter, Found, Ran, Refused, Registry, Shown};
 use futures::TryStreamExt;
 use ports::{
-    query::{Limits, Statement},
+    query::{Limits, RowOrder, Statement},
     tables::Rows,
 };
 use serde_json::json;
@@ -311,7 +311,7 @@ impl Desk<'_> {
 
     async fn query(&self, id: &EntryId, sql: String) -> Result<(), Failure> {
         let statement = Statement {
-            in_sequence: false,
+            order: RowOrder::Any,
             sql,
             parameters: Vec::new(),
             limits: self.limits,

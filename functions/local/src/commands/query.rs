@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 use engine::read;
 use futures::TryStreamExt;
-use ports::query::{Limits, Statement};
+use ports::query::{Limits, RowOrder, Statement};
 use web::rows::{self, Format};
 
 use super::Context;
@@ -29,7 +29,7 @@ pub(super) async fn query(context: &Context, sql: String, csv: bool) -> Result<(
     let rows = read::query(
         &world,
         &Statement {
-            in_sequence: false,
+            order: RowOrder::Any,
             sql,
             parameters: Vec::new(),
             limits,

@@ -235,6 +235,12 @@ fn what_cannot_be_read_has_a_position() {
         2,
     );
     check(
+        "@config live=true,\nunique_key=id\nSELECT 2",
+        &["live=true @1:9", "problem config_invalid @2:1"],
+        "unique_key=id\nSELECT 2",
+        2,
+    );
+    check(
         "SELECT 2\n  @assert",
         &["problem assert_invalid @2:3"],
         "SELECT 2",

@@ -137,7 +137,21 @@ pub fn header(text: &str) -> Header {
     }
     first.append(&mut then);
     header.asserts = first;
+    header.problems.extend(unindented(&header));
     header
+}
+
+/// Pairs where the query should begin.
+fn unindented(header: &Header) -> Option<Problem> {
+    let key = pairs::key_at(&header.sql)?;
+    CONFIG_KEYS.contains(&key).then(|| Problem {
+        code: "config_invalid",
+        message: format!(
+            "`{key}=` stands where the query begins: lines that go on with `@config` are indented"
+        ),
+        line: header.sql_line,
+        column: 1,
+    })
 }
 
 fn unknown_directive(name: &str, directive: &Directive) -> Problem {

@@ -73,7 +73,7 @@ fn splits(text: &str) -> Vec<usize> {
 }
 
 /// The identifier that a single `=` follows at the start of a text, white space aside.
-fn key_at(text: &str) -> Option<&str> {
+pub(super) fn key_at(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))?;
     let rest = text[end..].trim_start().strip_prefix('=')?;

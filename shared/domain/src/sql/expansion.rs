@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Spanned,
-    Statement, TableFactor, Visit, Visitor,
+    Statement, TableFactor, Visitor,
 };
 use sqlparser::tokenizer::Location;
 
@@ -12,6 +12,7 @@ use super::{
     SqlError,
     limits::{CTES_MAX, TABLES_MAX},
     scopes::Scopes,
+    visit,
 };
 
 /// Refuses statements that are short but explode: thirty CTEs that each name the one before twice are 2^30 tables.
@@ -26,7 +27,7 @@ pub(super) fn check(statement: &Statement) -> Result<(), SqlError> {
         depth: 0,
         copies: 0,
     };
-    match statement.visit(&mut walk) {
+    match visit(statement, &mut walk) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }

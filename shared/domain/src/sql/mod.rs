@@ -22,6 +22,7 @@ mod scopes;
 #[cfg(test)]
 mod tests;
 pub mod trace;
+mod walk;
 
 use dialect::Budgeted;
 
@@ -36,6 +37,7 @@ pub use names::{tables, tables_over_entry};
 pub use placeholders::{
     Bindings, FEED_PREFIX, Placed, Placeholder, fed_by, feed, placed, placeholders, substitute,
 };
+pub use walk::{visit, visit_mut};
 
 /// What [`parse`] says of a text without any statement.
 pub(crate) const NO_STATEMENT: &str = "there is no statement";

@@ -3,10 +3,10 @@
 use std::{collections::BTreeSet, ops::ControlFlow};
 
 use sqlparser::ast::{
-    Ident, ObjectName, ObjectNamePart, Query, Spanned, Statement, TableFactor, Visit, Visitor,
+    Ident, ObjectName, ObjectNamePart, Query, Spanned, Statement, TableFactor, Visitor,
 };
 
-use super::{SqlError, scopes::Scopes};
+use super::{SqlError, scopes::Scopes, visit};
 use crate::TableName;
 
 /// The schema that a name without one is in, and the name an entry goes by in a statement over it.
@@ -33,7 +33,7 @@ fn walk(statement: &Statement, entry: bool) -> Result<Vec<TableName>, SqlError> 
         entry,
         ..Walk::default()
     };
-    match statement.visit(&mut walk) {
+    match visit(statement, &mut walk) {
         ControlFlow::Continue(()) => Ok(walk.found),
         ControlFlow::Break(error) => Err(error),
     }

@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use sqlparser::{
     ast::{
         Join, JoinConstraint, JoinOperator, PipeOperator, Query, Select, SetExpr, SetOperator,
-        SetQuantifier, Spanned, Statement, TableFactor, Visit, Visitor,
+        SetQuantifier, Spanned, Statement, TableFactor, Visitor,
     },
     tokenizer::Location,
 };
 
-use super::{SqlError, dialect::ONLY_SELECT};
+use super::{SqlError, dialect::ONLY_SELECT, visit};
 
 /// Refuses everything but a query or the EXPLAIN of one, and inside it everything that writes or that the planner would
 /// silently leave out.
@@ -34,7 +34,7 @@ pub(super) fn check(statement: &Statement) -> Result<(), SqlError> {
             return Err(SqlError::at(statement.span().start, ONLY_SELECT));
         }
     }
-    match statement.visit(&mut Reads) {
+    match visit(statement, &mut Reads) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break((at, what)) => Err(SqlError::at(at, what)),
     }

@@ -2,14 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{
-    Expr, Function, Ident, ObjectNamePart, Query, Select, SelectItem, Visit, Visitor,
-};
+use sqlparser::ast::{Expr, Function, Ident, ObjectNamePart, Query, Select, SelectItem, Visitor};
+
+use super::visit;
 
 /// Whether an output column is an aggregate or a window function: removing a row changes what others give.
 pub(super) fn computes_over_rows(select: &Select) -> bool {
     let mut walk = OverRows { depth: 0 };
-    select.projection.visit(&mut walk).is_break()
+    visit(&select.projection, &mut walk).is_break()
 }
 
 /// Finds an aggregate or a window function outside subqueries.

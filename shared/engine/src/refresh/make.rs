@@ -9,7 +9,7 @@ use domain::{
 };
 use ports::{
     Error, Kind, Result,
-    query::{Catalog, Limits, Statement},
+    query::{Catalog, Limits, RowOrder, Statement},
     state::Write,
     tables::{Apply, Change, Pin, Rows, Staged},
 };
@@ -243,8 +243,7 @@ async fn run(world: &World, job: &Job<'_>, loaded: &Loaded, out: &Out) -> Result
         }
     }
     let statement = Statement {
-        // Of change events it counts which came first, and files of a model are read at once.
-        in_sequence: job.model.config.cdc.is_some(),
+        order: order(job.model),
         ..Statement::new(text)
     };
     let rows = world.query.run(&statement, &catalog).await?;
@@ -323,6 +322,16 @@ fn is_merge(model: &Model) -> bool {
         && model.config.cdc.is_none()
         && model.config.materialized == Materialized::Incremental
         && !model.config.unique_key.is_empty()
+}
+
+/// The order in which a model's rows are to come: files of a model are read at once, and of rows of one key it counts
+/// which came last.
+pub(crate) fn order(model: &Model) -> RowOrder {
+    match &model.config.cdc {
+        Some(_) => RowOrder::Sequence,
+        None if is_merge(model) => RowOrder::Told,
+        None => RowOrder::Any,
+    }
 }
 
 /// How the rows meet the table's.

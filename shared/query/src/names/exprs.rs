@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use domain::sql::visit_mut;
 use sqlparser::ast::{Expr, Ident, Query, VisitMut, VisitorMut};
 
 use super::{Ambiguous, Resolver, Result, ident, scope::Found};
@@ -21,10 +22,11 @@ impl<'r, 'a> Exprs<'r, 'a> {
         resolver: &'r mut Resolver<'a>,
         holder: &mut impl VisitMut,
     ) -> Result<()> {
-        match holder.visit(&mut Exprs {
+        let mut exprs = Exprs {
             resolver,
             inside: 0,
-        }) {
+        };
+        match visit_mut(holder, &mut exprs) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(ambiguous) => Err(ambiguous),
         }

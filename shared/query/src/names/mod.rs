@@ -22,13 +22,13 @@ use std::{
 };
 
 use crate::catalog::SCHEMA;
-use domain::TableName;
+use domain::{TableName, sql::visit};
 use exprs::Exprs;
 use scope::{Level, Relation, folded};
 use sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
     Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias,
-    TableFactor, TableWithJoins, Visit, Visitor, WildcardAdditionalOptions,
+    TableFactor, TableWithJoins, Visitor, WildcardAdditionalOptions,
 };
 
 /// Columns of the tables a statement reads.
@@ -105,7 +105,7 @@ fn hides(statement: &Statement, columns: &Columns) -> bool {
         }
     }
     let mut names = Names(BTreeSet::new(), BTreeSet::new());
-    let _ = Visit::visit(statement, &mut names);
+    let _ = visit(statement, &mut names);
     let Names(before, given) = names;
     !before.is_disjoint(&given) || columns.values().flatten().any(|name| before.contains(name))
 }

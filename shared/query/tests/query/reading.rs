@@ -6,7 +6,11 @@ use datafusion::arrow::{
     array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array, StringArray},
     datatypes::{DataType, Int64Type},
 };
-use ports::{Kind, query::Statement, tables::Part};
+use ports::{
+    Kind,
+    query::{RowOrder, Statement},
+    tables::Part,
+};
 
 use crate::world::{World, batch, bounds, ints, rows, schema};
 
@@ -226,7 +230,7 @@ async fn rows_of_a_model_come_in_sequence_when_that_is_asked() {
     world.model_of("silver.t", &batches).await;
     world.view("silver.v", "SELECT id AS a FROM silver.t");
     let mut statement = Statement {
-        in_sequence: true,
+        order: RowOrder::Sequence,
         ..Statement::new("SELECT id, _seq FROM silver.t WHERE id >= 50")
     };
     let sorted = world.run(&statement).await.expect("it runs");
@@ -242,17 +246,22 @@ async fn rows_of_a_model_come_in_sequence_when_that_is_asked() {
         "SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY id) AS n FROM silver.t) WHERE n = 1 AND id >= 50",
         "SELECT id FROM silver.t WHERE id >= 50 ORDER BY id DESC",
         "SELECT id FROM silver.t ORDER BY id DESC LIMIT 350",
+        "SELECT id + 0 AS n FROM silver.t WHERE id >= 50 ORDER BY id DESC",
         "SELECT id, _seq + 1 AS after FROM silver.t WHERE id >= 50",
         "SELECT id, id AS again FROM silver.t WHERE id IN (SELECT id FROM silver.t WHERE _seq >= 50)",
     ] {
         statement.sql = sql.into();
-        let sorted = world.run(&statement).await.expect(sql);
-        assert_eq!(
-            sorted.column(0).as_primitive::<Int64Type>(),
-            &expected,
-            "{sql}"
-        );
-        assert_eq!(sorted.schema().column_with_name("_seq"), None, "{sql}");
+        for order in [RowOrder::Sequence, RowOrder::Told] {
+            statement.order = order;
+            let sorted = world.run(&statement).await.expect(sql);
+            let ids = sorted.column(0).as_primitive::<Int64Type>();
+            match order == RowOrder::Told && sql.contains("ORDER BY id DESC") {
+                // The query says which row is the last.
+                true => assert_eq!(ids, &Int64Array::from_iter_values((50..400).rev()), "{sql}"),
+                false => assert_eq!(ids, &expected, "{sql}"),
+            }
+            assert_eq!(sorted.schema().column_with_name("_seq"), None, "{sql}");
+        }
     }
 }
 
@@ -274,7 +283,7 @@ async fn rows_whose_order_nobody_knows_are_refused_when_it_is_asked() {
         "SELECT 1 AS id",
     ] {
         let statement = Statement {
-            in_sequence: true,
+            order: RowOrder::Sequence,
             ..Statement::new(sql)
         };
         let refused = world.run(&statement).await.expect_err(sql);
@@ -285,9 +294,15 @@ async fn rows_whose_order_nobody_knows_are_refused_when_it_is_asked() {
         let described = described.expect_err(sql);
         assert_eq!(described.kind, ports::Kind::Invalid, "{sql}");
     }
+    // Whoever can do without it is given the rows as they come.
+    let statement = Statement {
+        order: RowOrder::Told,
+        ..Statement::new("SELECT count(*) FROM silver.t")
+    };
+    assert_eq!(rows(&world.run(&statement).await.expect("it runs")), ["9"]);
     // One that is yielded is taken, wherever it comes from.
     let statement = Statement {
-        in_sequence: true,
+        order: RowOrder::Sequence,
         ..Statement::new("SELECT id % 3 AS k, max(_seq) AS _seq FROM silver.t GROUP BY k")
     };
     let read = world.run(&statement).await.expect("it runs");
@@ -302,7 +317,7 @@ async fn rows_of_a_view_over_landing_tables_come_in_sequence_when_that_is_asked(
         "SELECT id, _seq FROM landing.events UNION ALL SELECT -id, _seq FROM landing.events";
     world.view("silver.twice", twice);
     let statement = Statement {
-        in_sequence: true,
+        order: RowOrder::Sequence,
         ..Statement::new("SELECT id, _seq FROM silver.twice WHERE id <> 0")
     };
     let read = world.run(&statement).await.expect("it runs");

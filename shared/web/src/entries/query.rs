@@ -10,7 +10,7 @@ use domain::{
     entry::{IndexSpec, Mode},
 };
 use engine::entries::{Asked, Ran};
-use ports::query::{Limits, Parameter, Statement};
+use ports::query::{Limits, Parameter, RowOrder, Statement};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -48,7 +48,7 @@ pub(super) async fn over(
     let raw: Raw<'_> = object(&taken.bytes, r#"`{"sql", "parameters"}`"#)?;
     let limits = &shared.settings.query;
     let statement = Statement {
-        in_sequence: false,
+        order: RowOrder::Any,
         parameters: bound(&raw.parameters)?,
         sql: raw.sql,
         limits: Limits {

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use sqlparser::ast::{Expr, Ident, ObjectNamePart, TableAlias, TableFactor, Visit, Visitor};
 
 use super::columns::is_same;
+use crate::sql::visit;
 
 /// Columns with their relation, and relations, of an expression and all its subqueries.
 #[derive(Default)]
@@ -17,7 +18,7 @@ struct Names {
 /// their own, and is none of them.
 pub(super) fn outer(of: &impl Visit) -> Vec<Vec<Ident>> {
     let mut names = Names::default();
-    let _: ControlFlow<()> = Visit::visit(of, &mut names);
+    let _ = visit(of, &mut names);
     let Names {
         mut columns,
         relations,

@@ -8,7 +8,10 @@ use sqlparser::ast::{
 };
 
 use super::Untraceable;
-use crate::{TableName, sql::rows::is_aggregate_name};
+use crate::{
+    TableName,
+    sql::{rows::is_aggregate_name, visit, visit_mut},
+};
 
 /// Functions that give something else each time.
 const VOLATILE: &[&str] = &[
@@ -42,7 +45,7 @@ pub(super) fn is_repeatable(statement: &Statement) -> Result<(), Untraceable> {
             }
         }
     }
-    match Visit::visit(statement, &mut Walk) {
+    match visit(statement, &mut Walk) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(name) => Err(Untraceable::because(format!(
             "`{name}` gives something else each time"
@@ -72,7 +75,7 @@ pub(super) struct Uses {
 /// What an expression, or anything else that holds some, is made of.
 pub(super) fn uses(of: &impl Visit) -> Uses {
     let mut uses = Uses::default();
-    let _: ControlFlow<()> = Visit::visit(of, &mut uses);
+    let _ = visit(of, &mut uses);
     uses
 }
 
@@ -124,7 +127,7 @@ pub(super) fn reads(of: &impl Visit) -> (bool, Option<TableName>) {
         }
     }
     let mut walk = Walk::default();
-    let _: ControlFlow<()> = Visit::visit(of, &mut walk);
+    let _ = visit(of, &mut walk);
     (walk.0, walk.1)
 }
 
@@ -189,7 +192,7 @@ pub(super) fn canonical(expr: &Expr, alone: bool) -> String {
     while let Expr::Nested(inner) = folded {
         folded = *inner;
     }
-    let _: ControlFlow<()> = VisitMut::visit(&mut folded, &mut Fold(alone));
+    let _ = visit_mut(&mut folded, &mut Fold(alone));
     folded.to_string()
 }
 
@@ -207,7 +210,7 @@ pub(super) fn is_determined(expr: &Expr, by: &[String], alone: bool) -> bool {
         }
     }
     let mut rest = expr.clone();
-    let _: ControlFlow<()> = VisitMut::visit(&mut rest, &mut Cut(by, alone));
+    let _ = visit_mut(&mut rest, &mut Cut(by, alone));
     uses(&rest).columns.is_empty()
 }
 
@@ -230,5 +233,5 @@ pub(super) fn shorten(tree: &mut impl VisitMut, tables: &[(Ident, Ident)]) {
             ControlFlow::Continue(())
         }
     }
-    let _: ControlFlow<()> = VisitMut::visit(tree, &mut Walk(tables));
+    let _ = visit_mut(tree, &mut Walk(tables));
 }
