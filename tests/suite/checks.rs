@@ -72,7 +72,9 @@ async fn found() -> Result<()> {
         let text = model("a.m", config, sql);
         let site = site(std::slice::from_ref(&text)).await?;
         let findings = check::models(&site.lab.world).await;
-        let findings = findings.map_err(|error| rows::chain(&error))?;
+        let findings = findings
+            .map(|planned| planned.findings)
+            .map_err(|error| rows::chain(&error))?;
         let [finding] = findings.as_slice() else {
             anyhow::bail!("{sql}: {findings:?}")
         };
@@ -107,7 +109,9 @@ async fn together() -> Result<()> {
     text.asserts = vec!["no_null(nope)".to_owned(), "nope > 1".to_owned()];
     let site = site(&[text]).await?;
     let findings = check::models(&site.lab.world).await;
-    let findings = findings.map_err(|error| rows::chain(&error))?;
+    let findings = findings
+        .map(|planned| planned.findings)
+        .map_err(|error| rows::chain(&error))?;
     let codes: Vec<&str> = findings.iter().map(|finding| finding.code).collect();
     ensure!(codes == ["query", "assert_invalid"], "{findings:?}");
     Ok(())
@@ -117,7 +121,9 @@ async fn together() -> Result<()> {
 async fn findings_of(model: ModelText) -> Result<Vec<domain::Finding>> {
     let site = site(&[model]).await?;
     let findings = check::models(&site.lab.world).await;
-    findings.map_err(|error| rows::chain(&error))
+    findings
+        .map(|planned| planned.findings)
+        .map_err(|error| rows::chain(&error))
 }
 
 async fn failing() -> Result<()> {
@@ -241,9 +247,11 @@ async fn chained() -> Result<()> {
     };
     for (amount, count) in [("amount", 0), ("amout", 1)] {
         let site = site(&models(amount)).await?;
-        let findings = check::models(&site.lab.world).await;
-        let findings = findings.map_err(|error| rows::chain(&error))?;
-        ensure!(findings.len() == count, "{amount}: {findings:?}");
+        let planned = check::models(&site.lab.world).await;
+        let planned = planned.map_err(|error| rows::chain(&error))?;
+        ensure!(planned.findings.len() == count, "{amount}: {planned:?}");
+        let unplanned: Vec<_> = planned.unplanned.iter().map(ToString::to_string).collect();
+        ensure!(unplanned == ["other.t"], "{unplanned:?}");
     }
     Ok(())
 }
@@ -272,7 +280,9 @@ async fn anew() -> Result<()> {
         ];
         let site = site(&models).await?;
         let findings = check::models(&site.lab.world).await;
-        let findings = findings.map_err(|error| rows::chain(&error))?;
+        let findings = findings
+            .map(|planned| planned.findings)
+            .map_err(|error| rows::chain(&error))?;
         ensure!(findings.len() == count, "{condition}: {findings:?}");
         let told = findings.iter().all(|finding| {
             finding.code == "auto_untraceable"

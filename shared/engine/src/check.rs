@@ -24,13 +24,22 @@ use crate::{
     },
 };
 
+/// What came of planning models.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Planned {
+    /// What is wrong with them.
+    pub findings: Vec<Finding>,
+    /// Those that could not be planned, as what they read has not landed: whether its columns are there is not known yet.
+    pub unplanned: Vec<TableName>,
+}
+
 /// Plans every model whose landing tables exist. Models that have not been built are looked through like views, so that
 /// a whole project can be checked before its first run. What cannot be planned is a finding at the place in its file,
 /// when the message names one.
 ///
 /// # Errors
 /// `Unavailable` or `Corrupt` from the ports; what is wrong with a model is a finding.
-pub async fn models(world: &World) -> Result<Vec<Finding>> {
+pub async fn models(world: &World) -> Result<Planned> {
     let mut tables: BTreeSet<TableName> = world.project.models.keys().cloned().collect();
     tables.extend(
         world
@@ -51,9 +60,15 @@ pub async fn models(world: &World) -> Result<Vec<Finding>> {
         }
     }
     let check = Check { world, heads };
-    let mut findings = Vec::new();
+    let Planned {
+        mut findings,
+        mut unplanned,
+    } = Planned::default();
     for model in check.in_order() {
-        findings.extend(check.model(model).await?);
+        match check.model(model).await? {
+            Some(found) => findings.extend(found),
+            None => unplanned.push(model.name.clone()),
+        }
         for promise in &model.source_freshness {
             if let Err(error) = freshness::promised(&model.file, promise) {
                 let message = ports::error::chain(&error);
@@ -62,7 +77,10 @@ pub async fn models(world: &World) -> Result<Vec<Finding>> {
         }
         findings.extend(check.sources(model));
     }
-    Ok(findings)
+    Ok(Planned {
+        findings,
+        unplanned,
+    })
 }
 
 /// Tables that the assertions of a model read; what is wrong with one of them is told later.
@@ -97,12 +115,13 @@ impl Check<'_> {
             .filter_map(|name| project.models.get(name))
     }
 
-    async fn model(&self, model: &Model) -> Result<Vec<Finding>> {
+    /// What is wrong with a model; none when it cannot be planned.
+    async fn model(&self, model: &Model) -> Result<Option<Vec<Finding>>> {
         let Some(text) = text(model) else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         let Some(catalog) = self.catalog(model, &text)? else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         let statement = Statement {
             order: make::order(model),
@@ -146,7 +165,7 @@ impl Check<'_> {
                     findings.push(finding(model, "columns_invalid", message, at));
                 }
                 findings.extend(self.assertions(model).await?);
-                Ok(findings)
+                Ok(Some(findings))
             }
             Err(error) if error.kind == Kind::Invalid || error.kind == Kind::NotFound => {
                 let message = reason(&error);
@@ -158,7 +177,7 @@ impl Check<'_> {
                     let why = ports::error::chain(&error);
                     Some(finding(model, "assert_invalid", why, (assert.line, 1)))
                 }));
-                Ok(findings)
+                Ok(Some(findings))
             }
             Err(error) => Err(error),
         }

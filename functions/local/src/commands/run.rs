@@ -44,7 +44,10 @@ async fn places(world: &World, report: &Report) -> Vec<Finding> {
     // Why they failed is known: what cannot be looked at now adds nothing.
     let mut findings = match failed.is_empty() {
         true => Vec::new(),
-        false => engine::check::models(world).await.unwrap_or_default(),
+        false => {
+            let planned = engine::check::models(world).await;
+            planned.unwrap_or_default().findings
+        }
     };
     findings
         .retain(|finding| finding.severity == Severity::Error && failed.contains(&finding.model));

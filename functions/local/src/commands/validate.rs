@@ -1,6 +1,7 @@
 //! `headwater validate`: what is wrong with settings and models, with places.
 
-use domain::{Finding, Project, Severity};
+use domain::{Finding, Project, Severity, TableName};
+use engine::check::Planned;
 use serde_json::{Value, json};
 use settings::{Complaint, Settings, StateStore};
 
@@ -28,6 +29,7 @@ pub(super) struct Checked {
     models: usize,
     complaints: Vec<Complaint>,
     findings: Vec<Finding>,
+    unplanned: Vec<TableName>,
 }
 
 /// Reads settings and models.
@@ -39,6 +41,7 @@ pub(super) async fn check(context: &Context) -> Result<Checked, Failure> {
         Err(complaints) => (None, complaints),
     };
     let (loaded, mut findings) = project::load(&context.project)?;
+    let mut unplanned = loaded.order.clone();
     if let Some(settings) = &settings {
         findings.extend(domain::plan::short_targets(&loaded, &settings.live));
     }
@@ -47,7 +50,8 @@ pub(super) async fn check(context: &Context) -> Result<Checked, Failure> {
         match landed(settings, &loaded, sound).await {
             Ok((more, planned)) => {
                 complaints.extend(more);
-                findings.extend(planned);
+                findings.extend(planned.findings);
+                unplanned = planned.unplanned;
             }
             Err(failure) if sound => return Err(failure),
             // There is enough to say without it.
@@ -58,6 +62,7 @@ pub(super) async fn check(context: &Context) -> Result<Checked, Failure> {
         models: loaded.models.len(),
         complaints,
         findings,
+        unplanned,
     })
 }
 
@@ -88,7 +93,8 @@ impl Checked {
             });
             let all: Vec<Value> = settings.chain(models).collect();
             return print_json(
-                &json!({ "models": self.models, "errors": errors, "warnings": warnings, "findings": all }),
+                &json!({ "models": self.models, "errors": errors, "warnings": warnings, "findings": all,
+                    "unplanned": self.unplanned }),
             );
         }
         for complaint in &self.complaints {
@@ -105,10 +111,18 @@ impl Checked {
             counted(warnings as u64, "warning"),
         ]
         .join(", ");
-        Ok(say(&format!(
+        say(&format!(
             "{}: {counts}",
             counted(self.models as u64, "model")
-        ))?)
+        ))?;
+        // With an error there is something else to do first.
+        if errors == 0 && !self.unplanned.is_empty() {
+            say(&format!(
+                "whether columns are there is not known yet of {}: what it reads has not landed",
+                counted(self.unplanned.len() as u64, "model")
+            ))?;
+        }
+        Ok(())
     }
 }
 
@@ -118,17 +132,21 @@ async fn landed(
     settings: &Settings,
     project: &Project,
     sound: bool,
-) -> Result<(Vec<Complaint>, Vec<Finding>), Failure> {
+) -> Result<(Vec<Complaint>, Planned), Failure> {
+    let nothing = || Planned {
+        unplanned: project.order.clone(),
+        ..Planned::default()
+    };
     match &settings.state {
         StateStore::Sqlite(file) if file.exists() => {
             let world = world::open(settings, project.clone())?;
             let complaints = engine::sources::check(&world, settings).await?;
-            let findings = match sound {
+            let planned = match sound {
                 true => engine::check::models(&world).await?,
-                false => Vec::new(),
+                false => nothing(),
             };
-            Ok((complaints, findings))
+            Ok((complaints, planned))
         }
-        StateStore::Sqlite(_) | StateStore::DynamoDb { .. } => Ok((Vec::new(), Vec::new())),
+        StateStore::Sqlite(_) | StateStore::DynamoDb { .. } => Ok((Vec::new(), nothing())),
     }
 }
