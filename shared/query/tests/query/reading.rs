@@ -268,8 +268,8 @@ async fn rows_of_a_model_come_in_sequence_when_that_is_asked() {
 #[tokio::test]
 async fn rows_whose_order_nobody_knows_are_refused_when_it_is_asked() {
     let mut world = landing().await;
-    let rows = batch(vec![("id", ints(0..9)), ("_seq", ints(0..9))]);
-    world.model_of("silver.t", &[rows]).await;
+    let nine = batch(vec![("id", ints(0..9)), ("_seq", ints(0..9))]);
+    world.model_of("silver.t", &[nine]).await;
     world
         .model_of("silver.bare", &[batch(vec![("id", ints(0..9))])])
         .await;
