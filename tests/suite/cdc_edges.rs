@@ -23,6 +23,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             "cdc_edges::changes_read_from_a_model_are_taken_as_they_came",
             passed_on,
         ),
+        test_async(
+            "cdc_edges::of_rows_of_one_key_the_last_wins_or_none_does",
+            last_of_key,
+        ),
     ]
 }
 
@@ -215,5 +219,94 @@ async fn passed_on() -> Result<()> {
         let expected: Vec<_> = (0..5).map(|id| json!([id, "kept", true])).collect();
         ensure!(found == json!(expected), "{table}: {found}");
     }
+    Ok(())
+}
+
+/// Merges over models, of which each key has many rows: from nothing they give what they gave step by step, or say why not.
+async fn last_of_key() -> Result<()> {
+    let model = |name: &str, strategy: &str, sql: &str| -> Result<ModelText> {
+        // What fails is run by itself.
+        let is_live = !["silver.bare", "silver.pairs"].contains(&name);
+        let mut config = json!({ "materialized": "incremental", "live": is_live.to_string(),
+            "incremental_strategy": strategy });
+        if strategy == "merge" {
+            config["unique_key"] = json!("k");
+        }
+        if is_live {
+            config["incremental_filter"] = json!("WHERE _seq > {watermark}");
+        }
+        Ok(ModelText {
+            name: name.to_owned(),
+            config: serde_json::from_value(config)?,
+            sql: sql.to_owned(),
+            asserts: Vec::new(),
+        })
+    };
+    let read = "(payload->>'k')::BIGINT AS k, (payload->>'v')::BIGINT AS v";
+    let models = [
+        model(
+            "bronze.e",
+            "append",
+            &format!("SELECT {read}, _seq FROM landing.e"),
+        )?,
+        model(
+            "bronze.bare",
+            "append",
+            &format!("SELECT {read} FROM landing.e"),
+        )?,
+        model("silver.plain", "merge", "SELECT k, v FROM bronze.e")?,
+        model(
+            "silver.sorted",
+            "merge",
+            "SELECT k, v FROM bronze.e ORDER BY v",
+        )?,
+        model("silver.once", "merge", "SELECT DISTINCT k, v FROM bronze.e")?,
+        model("silver.bare", "merge", "SELECT k, v FROM bronze.bare")?,
+        model(
+            "silver.pairs",
+            "merge",
+            "SELECT k, unnest([v, v + 1]) AS v FROM bronze.e",
+        )?,
+        model(
+            "silver.groups",
+            "merge",
+            "SELECT k, max(v) AS v FROM bronze.e GROUP BY k",
+        )?,
+    ];
+    let site = Site::in_memory(&models, "")?;
+    for v in [10, 5, 7, 30, 5, 2] {
+        site.event("e", json!({ "k": 1, "v": v }).to_string())
+            .await?;
+        site.cycle().await?;
+    }
+    let told = ["silver.bare", "silver.pairs"];
+    for anew in [false, true] {
+        for name in ["silver.plain", "silver.sorted", "silver.once"] {
+            if anew {
+                let report =
+                    batch::run(&site.lab.world, &[name.parse()?], true, &cycle::Silent).await;
+                report.map_err(|error| rows::chain(&error))?;
+            }
+            let found = json!(site.cells(&format!("SELECT k, v FROM {name}")).await?);
+            ensure!(found == json!([[1, 2]]), "{name}, anew {anew}: {found}");
+        }
+    }
+    for name in told {
+        let report = batch::run(&site.lab.world, &[name.parse()?], true, &cycle::Silent).await;
+        let report = json!(report.map_err(|error| rows::chain(&error))?).to_string();
+        ensure!(
+            report.contains("several rows have k = 1, and which"),
+            "{name}: {report}"
+        );
+    }
+    let planned = engine::check::models(&site.lab.world).await;
+    let planned = planned.map_err(|error| rows::chain(&error))?;
+    let warned = planned
+        .findings
+        .iter()
+        .filter(|found| found.code == "merge_unordered");
+    let mut warned: Vec<&str> = warned.map(|found| found.model.as_str()).collect();
+    warned.sort_unstable();
+    ensure!(warned == told, "{:?}", planned.findings);
     Ok(())
 }

@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use arrow::datatypes::SchemaRef;
 use domain::{
-    Finding, Materialized, Model, Severity, TableName,
+    Finding, Materialized, Model, SEQUENCE, Severity, TableName,
     items::Head,
     sql::{self, Bindings, Placeholder},
 };
 use ports::{
     Kind, Result,
-    query::{Catalog, Statement},
+    query::{Catalog, Statement, UNORDERED},
 };
 
 use crate::{
@@ -92,6 +93,27 @@ fn asked(model: &Model) -> Vec<TableName> {
     statements.flatten().collect()
 }
 
+/// That nothing would tell which of several rows of one key is the last, where there may be several.
+fn unordered(model: &Model, schema: &SchemaRef) -> Option<Finding> {
+    let told = schema.metadata().get(UNORDERED)?;
+    let unique: Option<Vec<String>> = serde_json::from_str(told).ok()?;
+    let is_key = |column: &String| {
+        let mut key = model.config.unique_key.iter();
+        key.any(|key| key.eq_ignore_ascii_case(column))
+    };
+    if !make::is_merge(model) || unique.is_some_and(|unique| unique.iter().all(is_key)) {
+        return None;
+    }
+    let message = format!(
+        "which of several rows of one `unique_key` came last cannot be told, and a refresh that meets such rows fails: \
+         have the query yield {SEQUENCE} of the table that its rows come from"
+    );
+    Some(Finding {
+        severity: Severity::Warning,
+        ..finding(model, "merge_unordered", message, (1, 1))
+    })
+}
+
 /// Landing tables whose freshness a model promises.
 fn promised(model: &Model) -> impl Iterator<Item = TableName> {
     let promises = model.source_freshness.iter();
@@ -123,8 +145,10 @@ impl Check<'_> {
         let Some(catalog) = self.catalog(model, &text)? else {
             return Ok(None);
         };
+        let inputs = self.world.project.inputs.get(&model.name);
+        let inputs = inputs.map_or(0, |inputs| inputs.len());
         let statement = Statement {
-            order: make::order(model),
+            order: make::order(model, inputs),
             ..Statement::new(text.as_str())
         };
         match self.world.query.describe(&statement, &catalog).await {
@@ -157,6 +181,7 @@ impl Check<'_> {
                     })
                     .collect();
                 findings.extend(self.keys(model, &text, &catalog).await?);
+                findings.extend(unordered(model, &schema));
                 if !pins::is_view(model)
                     && let Err(error) = self.world.tables.accepts(&model.name, &schema)
                 {

@@ -52,12 +52,19 @@ pub enum RowOrder {
     /// In any that the statement allows; those of one landing table in that of `_seq`.
     #[default]
     Any,
-    /// That of the statement's ORDER BY. Without one, rows that have no column `_seq` come in that of the one table whose
-    /// rows they are made of, each of one, or in any when there is no such table; rows that have it tell by it.
+    /// Rows that have a column `_seq` tell by it which came last, and come in any. Others come in that of the one table
+    /// whose rows they are made of, each of one, whatever ORDER BY says; when there is no such table, in any, and their
+    /// schema says so ([`UNORDERED`]).
     Told,
-    /// In that of their column `_seq`, or else as `Told`; `Invalid` when neither is there.
+    /// The same, and rows that have a column `_seq` come in that of it.
+    Known,
+    /// The same; `Invalid` when there is no order.
     Sequence,
 }
+
+/// Metadata of the schema of rows whose order cannot be told, though it was asked for: the columns, as a JSON list, that
+/// no two of them have in common; `null` when none are known.
+pub const UNORDERED: &str = "headwater.unordered";
 
 /// A bound value.
 #[derive(Clone, Debug, PartialEq)]

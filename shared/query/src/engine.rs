@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use datafusion::{
     arrow::{array::RecordBatch, datatypes::SchemaRef},
     common::DataFusionError,
-    execution::SessionState,
+    execution::{SendableRecordBatchStream, SessionState},
     physical_plan::execute_stream,
 };
 use domain::Duration;
 use futures::StreamExt;
 use ports::{
     Error, Kind, Objects, Query, Result, Tables,
-    query::{Catalog, Statement},
+    query::{Catalog, Statement, UNORDERED},
     tables::{Rows, Scan},
 };
 
@@ -23,7 +23,7 @@ use crate::{
     footers::Footers,
     inlined, literals,
     model::Lake,
-    plan::{Planned, Planner},
+    plan::{Planned, Planner, Unordered},
     running::{self, Endings, Ready, Sink, Threads},
     session::{self, Settings},
 };
@@ -119,20 +119,24 @@ impl Job {
     }
 
     async fn describe(&self) -> Result<SchemaRef> {
-        let Planned { state, plan } = self.plan().await?;
+        let Planned {
+            state,
+            plan,
+            unordered,
+        } = self.plan().await?;
         let plan = state
             .optimize(&plan)
             .map_err(|e| self.failed("plan statement", e))?;
-        Ok(Arc::clone(plan.schema().inner()))
+        Ok(said(Arc::clone(plan.schema().inner()), unordered))
     }
 
     async fn run(&self, ready: Ready, sink: Sink) {
-        let mut batches = match self.start().await {
-            Ok(batches) => batches,
+        let (mut batches, unordered) = match self.start().await {
+            Ok(started) => started,
             // Nobody is there to be told when the caller has gone.
             Err(error) => return drop(ready.send(Err(error))),
         };
-        if ready.send(Ok(batches.schema())).is_err() {
+        if ready.send(Ok(said(batches.schema(), unordered))).is_err() {
             return;
         }
         let mut left = self.statement.limits.rows;
@@ -161,8 +165,12 @@ impl Job {
         }
     }
 
-    async fn start(&self) -> Result<datafusion::execution::SendableRecordBatchStream> {
-        let Planned { mut state, plan } = self.plan().await?;
+    async fn start(&self) -> Result<(SendableRecordBatchStream, Option<Unordered>)> {
+        let Planned {
+            mut state,
+            plan,
+            unordered,
+        } = self.plan().await?;
         let failed = |error| self.failed("plan statement", error);
         let plan = state.optimize(&plan).map_err(failed)?;
         let config = state.config().clone();
@@ -173,7 +181,8 @@ impl Job {
         let physical = physical.map_err(failed)?;
         tracing::debug!(sql = %self.statement.sql, "planned");
         let stream = execute_stream(physical, state.task_ctx());
-        stream.map_err(|error| self.failed("run statement", error))
+        let stream = stream.map_err(|error| self.failed("run statement", error))?;
+        Ok((stream, unordered))
     }
 
     fn too_many_rows(&self) -> Error {
@@ -184,6 +193,17 @@ impl Job {
                 "it returns more than {limit} rows: write a LIMIT, or raise `query.rows_max`"
             ))
     }
+}
+
+/// A schema that says whether the order of its rows cannot be told.
+fn said(schema: SchemaRef, unordered: Option<Unordered>) -> SchemaRef {
+    let Some(unique) = unordered else {
+        return schema;
+    };
+    let names = serde_json::json!(unique).to_string();
+    let mut metadata = schema.metadata().clone();
+    metadata.insert(UNORDERED.to_owned(), names);
+    Arc::new(schema.as_ref().clone().with_metadata(metadata))
 }
 
 /// The first rows of a batch, in pieces that are small whatever one row holds: several are on their way to each reader.

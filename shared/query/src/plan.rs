@@ -29,9 +29,7 @@ use crate::{
     labels::label_casts,
     landing::LandingTable,
     model::{Lake, ModelTable},
-    names,
-    sequenced::{self, is_told},
-    shorthand, unions,
+    names, sequenced, shorthand, unions,
 };
 
 /// Plans statements over one catalog.
@@ -50,7 +48,12 @@ pub(crate) struct Planner<'a> {
 pub(crate) struct Planned {
     pub(crate) state: SessionState,
     pub(crate) plan: LogicalPlan,
+    /// Set when the order of rows was asked for and cannot be told.
+    pub(crate) unordered: Option<Unordered>,
 }
+
+/// The columns that no two rows have in common, when any are known.
+pub(crate) type Unordered = Option<Vec<String>>;
 
 impl Planner<'_> {
     /// Plans a statement with its parameters bound.
@@ -85,13 +88,36 @@ impl Planner<'_> {
                 .map_err(|e| self.doing.failed(e))?
         };
         read_only(&plan).map_err(|error| self.doing.failed(error))?;
-        let plan = match asked.order {
-            RowOrder::Any => plan,
-            RowOrder::Told if is_told(&plan) || !self.catalog.feeds.is_empty() => plan,
-            RowOrder::Told => self.by_sequence(&plan)?.unwrap_or(plan),
-            RowOrder::Sequence => self.by_sequence(&plan)?.ok_or_else(|| self.unordered())?,
-        };
-        Ok(Planned { state, plan })
+        let (plan, unordered) = self.ordered(plan, asked.order)?;
+        Ok(Planned {
+            state,
+            plan,
+            unordered,
+        })
+    }
+
+    /// A plan whose rows come in the order that is asked for; and, when that cannot be told, what no two of them share.
+    fn ordered(
+        &self,
+        plan: LogicalPlan,
+        order: RowOrder,
+    ) -> Result<(LogicalPlan, Option<Unordered>)> {
+        if order == RowOrder::Any || order == RowOrder::Told && sequenced::is_told(&plan) {
+            return Ok((plan, None));
+        }
+        // A feed has rows that went beside those that came, of one sequence at times.
+        let is_kept = sequenced::is_told(&plan) || self.catalog.feeds.is_empty();
+        if (is_kept || order == RowOrder::Sequence)
+            && let Some(plan) = self.by_sequence(&plan)?
+        {
+            return Ok((plan, None));
+        }
+        if order == RowOrder::Sequence {
+            return Err(self.unordered());
+        }
+        let is_kept = self.catalog.feeds.is_empty() && sequenced::is_as_landed(&plan);
+        let unordered = (!is_kept).then(|| sequenced::unique(&plan));
+        Ok((plan, unordered))
     }
 
     fn by_sequence(&self, plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {

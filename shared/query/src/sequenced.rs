@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use datafusion::{
-    common::{Column, DataFusionError},
+    common::{Column, DataFusionError, tree_node::TreeNode},
+    functions_aggregate::expr_fn::max,
     logical_expr::{
-        Expr, Filter, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SubqueryAlias,
-        Window,
+        Distinct, Expr, Filter, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort,
+        SubqueryAlias, Window,
     },
 };
-use domain::SEQUENCE;
+use domain::{LANDING, SEQUENCE};
 
 /// The rows of `plan` in the order of their sequences; none when it neither has a column `_seq` nor is a query of
 /// which each row comes from one row of one table with that column.
@@ -31,16 +32,73 @@ pub(crate) fn by_sequence(plan: &LogicalPlan) -> Result<Option<LogicalPlan>, Dat
     sorted.build().map(Some)
 }
 
-/// Whether a query tells which of its rows is the last: by an order, or a column of sequences.
+/// Whether rows tell by a column of sequences which of them is the last.
 pub(crate) fn is_told(plan: &LogicalPlan) -> bool {
     let mut fields = plan.schema().fields().iter();
+    fields.any(|field| field.name() == SEQUENCE)
+}
+
+/// Whether rows come as those of one landing table that they are made of, several of one perhaps.
+pub(crate) fn is_as_landed(plan: &LogicalPlan) -> bool {
     match plan {
-        LogicalPlan::Sort(_) => true,
-        LogicalPlan::Limit(limit) => is_told(&limit.input),
-        // What is sorted by need not be among the columns.
-        LogicalPlan::Projection(of) if matches!(*of.input, LogicalPlan::Sort(_)) => true,
-        _ => fields.any(|field| field.name() == SEQUENCE),
+        LogicalPlan::TableScan(scan) => scan.table_name.schema() == Some(LANDING),
+        LogicalPlan::Projection(of) => !of.expr.iter().any(asks) && is_as_landed(&of.input),
+        LogicalPlan::Filter(of) => !asks(&of.predicate) && is_as_landed(&of.input),
+        LogicalPlan::SubqueryAlias(of) => is_as_landed(&of.input),
+        LogicalPlan::Unnest(of) => is_as_landed(&of.input),
+        _ => false,
     }
+}
+
+/// Whether an expression has a query in it, which becomes a join.
+fn asks(expr: &Expr) -> bool {
+    let is_query = |expr: &Expr| {
+        matches!(
+            expr,
+            Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::ScalarSubquery(_)
+                | Expr::SetComparison(_)
+        )
+    };
+    // What cannot be looked through is taken for one.
+    expr.exists(|inner| Ok(is_query(inner))).unwrap_or(true)
+}
+
+/// Columns that no two rows have in common; none when none are known.
+pub(crate) fn unique(plan: &LogicalPlan) -> Option<Vec<String>> {
+    match plan {
+        LogicalPlan::Projection(of) => {
+            let column = |inner: &String| {
+                of.expr.iter().find_map(|expr| match expr {
+                    Expr::Column(column) if column.name() == inner => Some(inner.clone()),
+                    Expr::Alias(alias) => match &*alias.expr {
+                        Expr::Column(column) if column.name() == inner => Some(alias.name.clone()),
+                        _ => None,
+                    },
+                    _ => None,
+                })
+            };
+            unique(&of.input)?.iter().map(column).collect()
+        }
+        LogicalPlan::SubqueryAlias(of) => unique(&of.input),
+        LogicalPlan::Filter(of) => unique(&of.input),
+        LogicalPlan::Sort(of) => unique(&of.input),
+        LogicalPlan::Limit(of) => unique(&of.input),
+        LogicalPlan::Distinct(Distinct::All(_)) => {
+            let fields = plan.schema().fields().iter();
+            Some(fields.map(|field| field.name().clone()).collect())
+        }
+        LogicalPlan::Aggregate(of) if !of.group_expr.iter().any(is_sets) => {
+            let fields = of.schema.fields().iter().take(of.group_expr.len());
+            Some(fields.map(|field| field.name().clone()).collect())
+        }
+        _ => None,
+    }
+}
+
+fn is_sets(expr: &Expr) -> bool {
+    matches!(expr, Expr::GroupingSet(_))
 }
 
 /// The plan with a column of sequences among its own, and that column.
@@ -93,12 +151,24 @@ fn carry(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Column)>, DataFusion
             };
             (LogicalPlan::Limit(limit), sequence)
         }
+        // Of rows that are alike the last one counts.
+        LogicalPlan::Distinct(Distinct::All(of)) => {
+            let alike = of.schema().columns().into_iter().map(Expr::Column);
+            let last = LogicalPlanBuilder::from(input)
+                .aggregate(alike, [max(Expr::Column(sequence))])?
+                .build()?;
+            let columns = last.schema().columns();
+            let Some(sequence) = columns.into_iter().next_back() else {
+                return Ok(None);
+            };
+            (last, sequence)
+        }
         _ => return Ok(None),
     };
     Ok(Some((plan, sequence)))
 }
 
-/// What a node reads, if each of its rows is made of one row of it and a further column changes nothing.
+/// What a node reads, if each of its rows is made of one row of it, or of some that are alike.
 fn one_to_one(plan: &LogicalPlan) -> Option<&LogicalPlan> {
     match plan {
         LogicalPlan::Projection(projection) => Some(&projection.input),
@@ -107,6 +177,7 @@ fn one_to_one(plan: &LogicalPlan) -> Option<&LogicalPlan> {
         LogicalPlan::Window(window) => Some(&window.input),
         LogicalPlan::Sort(sort) => Some(&sort.input),
         LogicalPlan::Limit(limit) => Some(&limit.input),
+        LogicalPlan::Distinct(Distinct::All(input)) => Some(input),
         _ => None,
     }
 }

@@ -243,7 +243,7 @@ async fn run(world: &World, job: &Job<'_>, loaded: &Loaded, out: &Out) -> Result
         }
     }
     let statement = Statement {
-        order: order(job.model),
+        order: order(job.model, job.inputs.len()),
         ..Statement::new(text)
     };
     let rows = world.query.run(&statement, &catalog).await?;
@@ -317,18 +317,19 @@ fn is_filtered(model: &Model, built: bool) -> bool {
 }
 
 /// Whether the model keeps the last delivered row per key. Change events come with an order of their own.
-fn is_merge(model: &Model) -> bool {
+pub(crate) fn is_merge(model: &Model) -> bool {
     model.config.strategy == Strategy::Merge
         && model.config.cdc.is_none()
         && model.config.materialized == Materialized::Incremental
         && !model.config.unique_key.is_empty()
 }
 
-/// The order in which a model's rows are to come: files of a model are read at once, and of rows of one key it counts
-/// which came last.
-pub(crate) fn order(model: &Model) -> RowOrder {
+/// The order in which the rows of a model with so many inputs are to come: files of a model are read at once, and of rows
+/// of one key it counts which came last. Those of several inputs are numbered anew as they come.
+pub(crate) fn order(model: &Model, inputs: usize) -> RowOrder {
     match &model.config.cdc {
         Some(_) => RowOrder::Sequence,
+        None if is_live(model) && inputs > 1 => RowOrder::Known,
         None if is_merge(model) => RowOrder::Told,
         None => RowOrder::Any,
     }

@@ -6,8 +6,9 @@ use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch},
     compute::filter_record_batch,
     datatypes::{DataType, Int32Type, Int64Type},
+    util::display::array_value_to_string,
 };
-use domain::TableName;
+use domain::{SEQUENCE, TableName};
 use ports::{Error, Kind, Result};
 use roaring::RoaringTreemap;
 
@@ -69,6 +70,8 @@ pub(crate) struct Intake {
     rows: u64,
     superseded: RoaringTreemap,
     sequence_max: Option<u64>,
+    /// Whether of rows without sequences nobody knows which came last.
+    unordered: bool,
 }
 
 /// What was taken in.
@@ -141,7 +144,14 @@ impl Intake {
             rows,
             superseded,
             sequence_max,
+            unordered: false,
         }
+    }
+
+    /// The same for rows of which nobody knows the order, when they are.
+    pub(crate) fn unordered(mut self, unordered: bool) -> Self {
+        self.unordered = unordered;
+        self
     }
 
     /// The same for rows that are change events.
@@ -156,17 +166,21 @@ impl Intake {
             return Ok(());
         }
         let batch = self.alignment.align(&self.table, delivered)?;
+        // Which row of a key is the last, those tell that the query gave.
+        let given = self.sequences(&batch);
         let batch = self.stamp(batch)?;
-        let sequences = self.sequences(&batch);
-        if let Some(max) = sequences
-            .iter()
+        let stamped = self.restamp.and_then(|_| self.sequences(&batch));
+        if let Some(max) = stamped
+            .as_ref()
+            .or(given.as_ref())
+            .into_iter()
             .flatten()
             .max()
             .and_then(|max| u64::try_from(*max).ok())
         {
             self.sequence_max = self.sequence_max.max(Some(max));
         }
-        let batch = self.note(batch, delivered, sequences)?;
+        let batch = self.note(batch, delivered, given)?;
         self.rows += batch.num_rows() as u64;
         self.sink(batch).await
     }
@@ -257,9 +271,16 @@ impl Intake {
             return Ok(batch);
         }
         if keyed.unique {
-            keyed.map.merge(&keys, self.rows, sequences, |row| {
+            let is_told = !self.unordered || sequences.is_some();
+            let mut twice = None;
+            keyed.map.merge(&keys, self.rows, sequences, |row, by| {
                 superseded.insert(row);
+                twice = twice.or(Some(by.max(row)));
             });
+            if let (false, Some(row)) = (is_told, twice) {
+                let at = usize::try_from(row - self.rows).unwrap_or_default();
+                return Err(ambiguous(&self.table, &batch, &keyed.columns, at));
+            }
         } else {
             keyed.map.add(&keys);
         }
@@ -298,6 +319,21 @@ impl Intake {
             Sink::Writing(writer) => writer.finish().await.err().unwrap_or(unknown),
         }
     }
+}
+
+/// Why of two rows of one key neither is taken.
+fn ambiguous(table: &TableName, batch: &RecordBatch, key: &[usize], row: usize) -> Error {
+    let shown = |at: &usize| {
+        let value = array_value_to_string(batch.column(*at), row).unwrap_or_default();
+        format!("{} = {value}", batch.schema_ref().field(*at).name())
+    };
+    let key: Vec<String> = key.iter().map(shown).collect();
+    let told = format!(
+        "several rows have {}, and which of them came last cannot be told: have the query yield {SEQUENCE} of the \
+         table that its rows come from, or one row per key",
+        key.join(", ")
+    );
+    Error::new(Kind::Invalid, "merge rows into", table).because(told)
 }
 
 /// The rows of held batches that no other row took the place of.

@@ -48,14 +48,14 @@ impl KeyMap {
     }
 
     /// Takes in the keys of a batch whose first row is `first`, and passes to `superseded` every row, of this batch or
-    /// an earlier one, that another row of its key takes the place of: the highest of `sequences` stays, the last of
-    /// equals.
+    /// an earlier one, that another row of its key takes the place of, with that: the highest of `sequences` stays, the last
+    /// of equals.
     pub(crate) fn merge(
         &mut self,
         keys: &Keys,
         first: u64,
         sequences: Option<Vec<i64>>,
-        mut superseded: impl FnMut(u64),
+        mut superseded: impl FnMut(u64, u64),
     ) {
         let mut hashes = std::mem::take(&mut self.scratch);
         keys.hashes(&mut hashes);
@@ -69,9 +69,9 @@ impl KeyMap {
                 continue;
             };
             if self.sequence(row) >= self.sequence(other) {
-                superseded(other);
+                superseded(other, row);
             } else {
-                superseded(row);
+                superseded(row, other);
                 self.keep(&digest, other);
             }
         }
@@ -246,10 +246,10 @@ mod tests {
     fn the_highest_sequence_stays_and_the_last_of_equals() {
         let mut map = KeyMap::new(false);
         let mut gone = Vec::new();
-        map.merge(&keys(&[1, 1, 2]), 0, Some(vec![5, 3, 7]), |row| {
+        map.merge(&keys(&[1, 1, 2]), 0, Some(vec![5, 3, 7]), |row, _| {
             gone.push(row)
         });
-        map.merge(&keys(&[1, 2, 2]), 3, Some(vec![5, 6, 8]), |row| {
+        map.merge(&keys(&[1, 2, 2]), 3, Some(vec![5, 6, 8]), |row, _| {
             gone.push(row)
         });
         assert_eq!((gone, map.len()), (vec![1, 0, 4, 2], 2));

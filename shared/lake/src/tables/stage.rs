@@ -10,6 +10,7 @@ use futures::TryStreamExt;
 use iceberg::spec::Operation;
 use ports::{
     Error, Kind, Result,
+    query::UNORDERED,
     state::Item,
     tables::{Apply, Change, Rows, Staged, damaged},
 };
@@ -295,7 +296,8 @@ impl<'a> Stage<'a> {
             keyed,
             limits,
             self.target(),
-        );
+        )
+        .unordered(rows.schema.metadata().contains_key(UNORDERED));
         if let Some(events) = events {
             intake = intake.of_events(events);
         }

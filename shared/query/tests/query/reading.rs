@@ -8,7 +8,7 @@ use datafusion::arrow::{
 };
 use ports::{
     Kind,
-    query::{RowOrder, Statement},
+    query::{RowOrder, Statement, UNORDERED},
     tables::Part,
 };
 
@@ -248,18 +248,16 @@ async fn rows_of_a_model_come_in_sequence_when_that_is_asked() {
         "SELECT id FROM silver.t ORDER BY id DESC LIMIT 350",
         "SELECT id + 0 AS n FROM silver.t WHERE id >= 50 ORDER BY id DESC",
         "SELECT id, _seq + 1 AS after FROM silver.t WHERE id >= 50",
+        "SELECT DISTINCT id FROM (SELECT id, _seq FROM silver.t UNION ALL SELECT id, _seq FROM silver.t) WHERE id >= 50",
         "SELECT id, id AS again FROM silver.t WHERE id IN (SELECT id FROM silver.t WHERE _seq >= 50)",
     ] {
         statement.sql = sql.into();
-        for order in [RowOrder::Sequence, RowOrder::Told] {
+        for order in [RowOrder::Sequence, RowOrder::Known, RowOrder::Told] {
             statement.order = order;
             let sorted = world.run(&statement).await.expect(sql);
             let ids = sorted.column(0).as_primitive::<Int64Type>();
-            match order == RowOrder::Told && sql.contains("ORDER BY id DESC") {
-                // The query says which row is the last.
-                true => assert_eq!(ids, &Int64Array::from_iter_values((50..400).rev()), "{sql}"),
-                false => assert_eq!(ids, &expected, "{sql}"),
-            }
+            assert_eq!(ids, &expected, "{sql}");
+            assert!(!sorted.schema().metadata().contains_key(UNORDERED), "{sql}");
             assert_eq!(sorted.schema().column_with_name("_seq"), None, "{sql}");
         }
     }
@@ -276,7 +274,8 @@ async fn rows_whose_order_nobody_knows_are_refused_when_it_is_asked() {
     for sql in [
         "SELECT count(*) FROM silver.t",
         "SELECT id, count(*) AS n FROM landing.events GROUP BY id",
-        "SELECT DISTINCT id FROM silver.t",
+        "SELECT DISTINCT id FROM silver.bare",
+        "SELECT unnest([id, id + 1]) AS id FROM silver.t",
         "SELECT id FROM silver.bare",
         "SELECT id FROM silver.t UNION ALL SELECT id FROM landing.events",
         "SELECT t.id FROM silver.t AS t JOIN landing.events AS e ON e.id = t.id",
@@ -294,12 +293,42 @@ async fn rows_whose_order_nobody_knows_are_refused_when_it_is_asked() {
         let described = described.expect_err(sql);
         assert_eq!(described.kind, ports::Kind::Invalid, "{sql}");
     }
-    // Whoever can do without it is given the rows as they come.
-    let statement = Statement {
-        order: RowOrder::Told,
-        ..Statement::new("SELECT count(*) FROM silver.t")
-    };
-    assert_eq!(rows(&world.run(&statement).await.expect("it runs")), ["9"]);
+    // Whoever can do without it is given the rows as they come, and told what no two of them share.
+    for (sql, unique) in [
+        ("SELECT count(*) FROM silver.t", "[]"),
+        (
+            "SELECT k AS key, n FROM (SELECT id % 2 AS k, count(*) AS n FROM silver.t GROUP BY k)",
+            r#"["key"]"#,
+        ),
+        ("SELECT DISTINCT id FROM silver.bare", r#"["id"]"#),
+        ("SELECT id FROM silver.bare", "null"),
+        (
+            "SELECT n FROM (SELECT id % 2 AS k, count(*) AS n FROM silver.t GROUP BY k)",
+            "null",
+        ),
+        (
+            "SELECT id FROM silver.t UNION ALL SELECT id FROM landing.events",
+            "null",
+        ),
+        (
+            "SELECT id FROM landing.events WHERE id IN (SELECT id FROM silver.bare)",
+            "",
+        ),
+        ("SELECT unnest([id, id + 1]) AS id FROM landing.events", ""),
+    ] {
+        let statement = Statement {
+            order: RowOrder::Told,
+            ..Statement::new(sql)
+        };
+        let described = world.query.describe(&statement, &world.catalog).await;
+        for schema in [
+            described.expect(sql),
+            world.run(&statement).await.expect(sql).schema(),
+        ] {
+            let said = schema.metadata().get(UNORDERED).map_or("", String::as_str);
+            assert_eq!(said, unique, "{sql}");
+        }
+    }
     // One that is yielded is taken, wherever it comes from.
     let statement = Statement {
         order: RowOrder::Sequence,

@@ -7,8 +7,9 @@ use domain::items::CATALOG;
 use object_store::{ObjectStoreExt, path::Path};
 use ports::{
     Kind, State, Tables,
+    query::UNORDERED,
     state::{Key, Outcome},
-    tables::{Apply, Part},
+    tables::{Apply, Change, Part},
 };
 
 use super::world::{World, read, tight};
@@ -105,6 +106,54 @@ async fn re_stamped_rows_are_numbered_as_delivered() {
     assert_eq!(staged.sequence_max, Some(102));
     let expected = [["7", "100"], ["8", "101"], ["9", "102"]];
     assert_eq!(world.rows().await, expected);
+}
+
+#[tokio::test]
+async fn of_rows_that_are_numbered_anew_the_one_stays_that_the_query_gave_the_highest_sequence() {
+    let mut world = World::new(tight());
+    let column = |values: [i64; 3]| Arc::new(Int64Array::from(values.to_vec())) as ArrayRef;
+    let columns = [
+        ("id", column([1, 1, 1])),
+        ("v", column([4, 5, 6])),
+        ("_seq", column([8, 9, 7])),
+    ];
+    let rows = RecordBatch::try_from_iter(columns).expect("fits");
+    let mut change = world.change(merge(), vec![rows]);
+    change.restamp_from = Some(100);
+    let staged = world.lake.stage(change).await.expect("stages");
+    world.commit(&staged).await;
+    assert_eq!(world.rows().await, [["1", "5", "101"]]);
+}
+
+#[tokio::test]
+async fn several_rows_of_a_key_whose_order_nobody_knows_are_refused() {
+    let mut world = World::new(tight());
+    let bare = |ids: &[i64]| {
+        let column = Arc::new(Int64Array::from(ids.to_vec())) as ArrayRef;
+        RecordBatch::try_from_iter([("id", column)]).expect("fits")
+    };
+    let unordered = |mut change: Change| {
+        let metadata = [(UNORDERED.to_owned(), String::from("null"))];
+        let schema = change.rows.schema.as_ref().clone();
+        change.rows.schema = Arc::new(schema.with_metadata(metadata.into()));
+        change
+    };
+    for batches in [vec![bare(&[4, 7, 7])], vec![bare(&[7, 4]), bare(&[5, 7])]] {
+        let refused = world
+            .lake
+            .stage(unordered(world.change(merge(), batches)))
+            .await
+            .expect_err("two of one key");
+        assert_eq!(refused.kind, Kind::Invalid);
+        let told = refused.chain();
+        assert!(told.contains("several rows have id = 7,"), "{told}");
+    }
+    // One of each key is enough, and so is a sequence.
+    for batches in [vec![bare(&[4, 7]), bare(&[5])], vec![rows(&[4, 7, 7])]] {
+        let change = unordered(world.change(merge(), batches));
+        let staged = world.lake.stage(change).await.expect("stages");
+        world.commit(&staged).await;
+    }
 }
 
 #[tokio::test]
