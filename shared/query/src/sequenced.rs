@@ -1,9 +1,10 @@
 //! Rows in the order that they came in: of the query's own column `_seq`, or of its input's, carried through the plan.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use datafusion::{
-    common::{Column, DataFusionError, tree_node::TreeNode},
+    arrow::datatypes::DataType,
+    common::{Column, DataFusionError, ExprSchema, tree_node::TreeNode},
     functions_aggregate::expr_fn::max,
     logical_expr::{
         Distinct, Expr, Filter, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort,
@@ -18,7 +19,13 @@ use domain::{LANDING, SEQUENCE};
 /// Rows of one landing table are in that order already, which the planner knows: nothing is sorted then.
 pub(crate) fn by_sequence(plan: &LogicalPlan) -> Result<Option<LogicalPlan>, DataFusionError> {
     let columns = plan.schema().columns();
-    let Some((carried, sequence)) = carry(plan)? else {
+    let own = own(plan)?;
+    let carried = match own {
+        Own::One(sequence) => Some((plan.clone(), sequence)),
+        Own::Unfit => None,
+        Own::None => carry(plan)?,
+    };
+    let Some((carried, sequence)) = carried else {
         return Ok(None);
     };
     let is_own = columns.contains(&sequence);
@@ -34,8 +41,9 @@ pub(crate) fn by_sequence(plan: &LogicalPlan) -> Result<Option<LogicalPlan>, Dat
 
 /// Whether rows tell by a column of sequences which of them is the last.
 pub(crate) fn is_told(plan: &LogicalPlan) -> bool {
+    let is_read = |kind: &DataType| matches!(kind, DataType::Int64 | DataType::Int32);
     let mut fields = plan.schema().fields().iter();
-    fields.any(|field| field.name() == SEQUENCE)
+    fields.any(|field| field.name() == SEQUENCE && is_read(field.data_type()))
 }
 
 /// Whether rows come as those of one landing table that they are made of, several of one perhaps.
@@ -91,7 +99,10 @@ pub(crate) fn unique(plan: &LogicalPlan) -> Option<Vec<String>> {
         }
         LogicalPlan::Aggregate(of) if !of.group_expr.iter().any(is_sets) => {
             let fields = of.schema.fields().iter().take(of.group_expr.len());
-            Some(fields.map(|field| field.name().clone()).collect())
+            let names: Vec<String> = fields.map(|field| field.name().clone()).collect();
+            // Two of one name, of two relations, are not told apart behind this.
+            let distinct: BTreeSet<&String> = names.iter().collect();
+            (distinct.len() == names.len()).then_some(names)
         }
         _ => None,
     }
@@ -101,14 +112,35 @@ fn is_sets(expr: &Expr) -> bool {
     matches!(expr, Expr::GroupingSet(_))
 }
 
-/// The plan with a column of sequences among its own, and that column.
-fn carry(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Column)>, DataFusionError> {
+/// The column of sequences that a plan has.
+enum Own {
+    None,
+    One(Column),
+    /// Several, or one whose values have another order than sequences.
+    Unfit,
+}
+
+fn own(plan: &LogicalPlan) -> Result<Own, DataFusionError> {
     let columns = plan.schema().columns().into_iter();
     let mut own = columns.filter(|column| column.name() == SEQUENCE);
-    match (own.next(), own.next()) {
-        (Some(sequence), None) => return Ok(Some((plan.clone(), sequence))),
-        (Some(_), Some(_)) => return Ok(None),
-        (None, _) => {}
+    Ok(match (own.next(), own.next()) {
+        (None, _) => Own::None,
+        (Some(sequence), None) if plan.schema().data_type(&sequence)?.is_numeric() => {
+            Own::One(sequence)
+        }
+        (Some(_), _) => Own::Unfit,
+    })
+}
+
+/// The plan with a column of sequences among its own, and that column.
+fn carry(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Column)>, DataFusionError> {
+    // What a table has or a query names; that of one side of a join says nothing about the other's rows.
+    if let LogicalPlan::TableScan(_) | LogicalPlan::Projection(_) = plan {
+        match own(plan)? {
+            Own::One(sequence) => return Ok(Some((plan.clone(), sequence))),
+            Own::Unfit => return Ok(None),
+            Own::None => {}
+        }
     }
     let Some(input) = one_to_one(plan) else {
         return Ok(None);
@@ -125,7 +157,7 @@ fn carry(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Column)>, DataFusion
             (LogicalPlan::Projection(projection), sequence)
         }
         LogicalPlan::SubqueryAlias(alias) => {
-            let sequence = Column::new(Some(alias.alias.clone()), SEQUENCE);
+            let sequence = Column::new(Some(alias.alias.clone()), sequence.name());
             let alias = SubqueryAlias::try_new(input, alias.alias.clone())?;
             (LogicalPlan::SubqueryAlias(alias), sequence)
         }

@@ -330,6 +330,10 @@ pub(crate) fn order(model: &Model, inputs: usize) -> RowOrder {
     match &model.config.cdc {
         Some(_) => RowOrder::Sequence,
         None if is_live(model) && inputs > 1 => RowOrder::Known,
+        // A column of sequences that the table does not take cannot tell.
+        None if is_merge(model) && model.config.on_schema_change == OnSchemaChange::Ignore => {
+            RowOrder::Known
+        }
         None if is_merge(model) => RowOrder::Told,
         None => RowOrder::Any,
     }

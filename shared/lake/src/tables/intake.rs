@@ -23,6 +23,9 @@ use super::{
     write::{NewFile, Target, Writer},
 };
 
+/// Most characters that are shown of a value of a key.
+const SHOWN_MAX: usize = 60;
+
 /// How the rows' keys are noted.
 #[derive(Debug)]
 pub(crate) struct Keyed {
@@ -324,7 +327,15 @@ impl Intake {
 /// Why of two rows of one key neither is taken.
 fn ambiguous(table: &TableName, batch: &RecordBatch, key: &[usize], row: usize) -> Error {
     let shown = |at: &usize| {
-        let value = array_value_to_string(batch.column(*at), row).unwrap_or_default();
+        let column = batch.column(*at);
+        let value = match column.is_null(row) {
+            true => String::from("NULL"),
+            false => array_value_to_string(column, row).unwrap_or_default(),
+        };
+        let (mut value, length) = (value.escape_debug().to_string(), value.len());
+        if length > SHOWN_MAX {
+            value = value.chars().take(SHOWN_MAX).chain("..".chars()).collect();
+        }
         format!("{} = {value}", batch.schema_ref().field(*at).name())
     };
     let key: Vec<String> = key.iter().map(shown).collect();

@@ -246,9 +246,14 @@ async fn rows_of_a_model_come_in_sequence_when_that_is_asked() {
         "SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY id) AS n FROM silver.t) WHERE n = 1 AND id >= 50",
         "SELECT id FROM silver.t WHERE id >= 50 ORDER BY id DESC",
         "SELECT id FROM silver.t ORDER BY id DESC LIMIT 350",
+        "SELECT id FROM (SELECT DISTINCT id FROM silver.t) AS q WHERE id >= 50",
+        "WITH q AS (SELECT DISTINCT id FROM silver.t) SELECT id FROM q WHERE id >= 50",
+        "SELECT a FROM (SELECT DISTINCT a FROM silver.v) AS q WHERE a >= 50",
+        "SELECT id FROM (SELECT id, CAST(_seq AS DECIMAL(20, 0)) AS _seq FROM silver.t) AS q WHERE id >= 50",
         "SELECT id + 0 AS n FROM silver.t WHERE id >= 50 ORDER BY id DESC",
         "SELECT id, _seq + 1 AS after FROM silver.t WHERE id >= 50",
-        "SELECT DISTINCT id FROM (SELECT id, _seq FROM silver.t UNION ALL SELECT id, _seq FROM silver.t) WHERE id >= 50",
+        "SELECT DISTINCT id FROM (SELECT id, _seq FROM (SELECT id, _seq FROM silver.t UNION ALL SELECT id, _seq FROM silver.t))
+           WHERE id >= 50",
         "SELECT id, id AS again FROM silver.t WHERE id IN (SELECT id FROM silver.t WHERE _seq >= 50)",
     ] {
         statement.sql = sql.into();
@@ -280,6 +285,12 @@ async fn rows_whose_order_nobody_knows_are_refused_when_it_is_asked() {
         "SELECT id FROM silver.t UNION ALL SELECT id FROM landing.events",
         "SELECT t.id FROM silver.t AS t JOIN landing.events AS e ON e.id = t.id",
         "SELECT 1 AS id",
+        "SELECT b.id FROM silver.bare AS b JOIN silver.t AS t ON t.id = b.id",
+        "SELECT q.id FROM (SELECT id FROM silver.t) AS q LEFT JOIN landing.events AS e ON e.id = q.id",
+        "SELECT DISTINCT q.id FROM (SELECT id FROM silver.t) AS q, landing.events AS e",
+        "SELECT id FROM (SELECT id, CAST(_seq AS VARCHAR) AS _seq FROM silver.t) AS q",
+        "SELECT id, CAST(_seq AS VARCHAR) AS _seq FROM silver.t",
+        "SELECT id FROM (SELECT id, _seq FROM silver.t UNION ALL SELECT id, _seq FROM landing.events)",
     ] {
         let statement = Statement {
             order: RowOrder::Sequence,
@@ -302,6 +313,15 @@ async fn rows_whose_order_nobody_knows_are_refused_when_it_is_asked() {
         ),
         ("SELECT DISTINCT id FROM silver.bare", r#"["id"]"#),
         ("SELECT id FROM silver.bare", "null"),
+        (
+            "SELECT a.k FROM (SELECT id AS k FROM silver.bare) AS a, (SELECT id AS k FROM silver.bare) AS b GROUP BY a.k, b.k",
+            "null",
+        ),
+        (
+            "SELECT id, CAST(_seq AS VARCHAR) AS _seq FROM silver.t",
+            "null",
+        ),
+        ("SELECT id, CAST(_seq AS DOUBLE) AS _seq FROM silver.t", ""),
         (
             "SELECT n FROM (SELECT id % 2 AS k, count(*) AS n FROM silver.t GROUP BY k)",
             "null",
