@@ -353,7 +353,40 @@ async fn edited() -> Result<()> {
     order(&site, "U", 3, 1, "EU", 11).await?;
     site.cycle().await?;
     let read = "SELECT region, total FROM gold.regions ORDER BY region";
-    expect(&site, read, json!([["EU", 22], ["US", 40]])).await
+    expect(&site, read, json!([["EU", 22], ["US", 40]])).await?;
+    // All rows are the new definition's, and so are the columns.
+    for (lsn, definition, all) in [
+        (
+            4,
+            TOTALS.replace("sum(amount)", "sum(amount)::VARCHAR"),
+            json!([["EU", 1, "12"], ["US", 1, "20"]]),
+        ),
+        (
+            5,
+            String::from("SELECT region, sum(amount) AS total FROM silver.orders GROUP BY region"),
+            json!([["EU", 12], ["US", 20]]),
+        ),
+    ] {
+        site.lab
+            .set_models(&[orders(), auto("gold.regions", "", &definition)])?;
+        order(&site, "U", lsn, 1, "EU", 12).await?;
+        site.cycle().await?;
+        expect(&site, "SELECT * FROM gold.regions ORDER BY region", all).await?;
+    }
+    let mut strict = auto(
+        "gold.regions",
+        "",
+        "SELECT region, count(*) AS n FROM silver.orders GROUP BY region",
+    );
+    strict
+        .config
+        .insert(String::from("on_schema_change"), String::from("fail"));
+    site.lab.set_models(&[orders(), strict])?;
+    order(&site, "U", 6, 1, "EU", 13).await?;
+    let report = site.lab.cycle().await?;
+    let how = &report.models[&table("gold.regions")?];
+    ensure!(!matches!(how, Refreshed::Built { .. }), "{how:?}");
+    expect(&site, read, json!([["EU", 12], ["US", 20]])).await
 }
 
 async fn edited_view() -> Result<()> {

@@ -27,6 +27,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             "cdc_edges::of_rows_of_one_key_the_last_wins_or_none_does",
             last_of_key,
         ),
+        test_async(
+            "cdc_edges::of_rows_of_one_key_that_came_at_once_none_wins",
+            at_once,
+        ),
     ]
 }
 
@@ -308,5 +312,79 @@ async fn last_of_key() -> Result<()> {
     let mut warned: Vec<&str> = warned.map(|found| found.model.as_str()).collect();
     warned.sort_unstable();
     ensure!(warned == told, "{:?}", planned.findings);
+    Ok(())
+}
+
+/// Merges whose rows of one key have one sequence, those of two tables, or some of their own.
+async fn at_once() -> Result<()> {
+    let read = "(payload->>'k')::BIGINT AS k, (payload->>'v')::BIGINT AS v";
+    let model = |name: &str, sql: &str| -> Result<ModelText> {
+        let is_log = name.starts_with("bronze");
+        let mut config = json!({ "materialized": "incremental", "live": is_log.to_string(),
+            "incremental_strategy": if is_log { "append" } else { "merge" } });
+        match is_log {
+            true => config["incremental_filter"] = json!("WHERE _seq > {watermark}"),
+            false => config["unique_key"] = json!("k"),
+        }
+        Ok(ModelText {
+            name: name.to_owned(),
+            config: serde_json::from_value(config)?,
+            sql: sql.to_owned(),
+            asserts: Vec::new(),
+        })
+    };
+    let models = [
+        model("bronze.e", &format!("SELECT {read}, _seq FROM landing.e"))?,
+        model("bronze.f", &format!("SELECT {read}, _seq FROM landing.f"))?,
+        model(
+            "silver.joined",
+            "SELECT e.k, f.v, e._seq FROM bronze.e AS e JOIN bronze.f AS f ON f.k = e.k",
+        )?,
+        model(
+            "silver.united",
+            "SELECT k, v, _seq FROM bronze.e UNION ALL SELECT k, v, _seq FROM bronze.f",
+        )?,
+        model(
+            "silver.pairs",
+            "SELECT k, unnest([v, v + 1]) AS v, _seq FROM bronze.e",
+        )?,
+        model(
+            "silver.alike",
+            "SELECT e.k, e.v, e._seq FROM bronze.e AS e JOIN bronze.f AS f ON f.k = e.k",
+        )?,
+        model("silver.by_value", "SELECT k, v, v AS _seq FROM bronze.e")?,
+        model("silver.constant", "SELECT k, v, 1 AS _seq FROM bronze.e")?,
+        model(
+            "silver.landed",
+            &format!("SELECT {read}, 1 AS _seq FROM landing.e"),
+        )?,
+    ];
+    let site = Site::in_memory(&models, "")?;
+    for v in [10, 30, 5, 2] {
+        for source in ["e", "f"] {
+            let event = json!({ "k": 1, "v": v }).to_string();
+            site.event(source, event).await?;
+        }
+        site.cycle().await?;
+    }
+    for (name, is_told) in [
+        ("silver.joined", false),
+        ("silver.united", false),
+        ("silver.pairs", false),
+        ("silver.alike", true),
+        ("silver.by_value", true),
+        ("silver.constant", true),
+        ("silver.landed", true),
+    ] {
+        let report = batch::run(&site.lab.world, &[name.parse()?], true, &cycle::Silent).await;
+        let report = json!(report.map_err(|error| rows::chain(&error))?).to_string();
+        if is_told {
+            let found = json!(site.cells(&format!("SELECT k, v FROM {name}")).await?);
+            ensure!(found == json!([[1, 2]]), "{name}: {found} {report}");
+        } else {
+            let refused = report.contains("several rows have k = 1, and which");
+            ensure!(refused, "{name}: {report}");
+        }
+    }
     Ok(())
 }

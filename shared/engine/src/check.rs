@@ -96,7 +96,7 @@ fn asked(model: &Model) -> Vec<TableName> {
 /// That nothing would tell which of several rows of one key is the last, where there may be several.
 fn unordered(model: &Model, schema: &SchemaRef) -> Option<Finding> {
     let told = schema.metadata().get(UNORDERED)?;
-    let unique: Option<Vec<String>> = serde_json::from_str(told).ok()?;
+    let unique: Option<Vec<String>> = serde_json::from_str(told).unwrap_or_default();
     let is_key = |column: &String| {
         let mut key = model.config.unique_key.iter();
         key.any(|key| key.eq_ignore_ascii_case(column))

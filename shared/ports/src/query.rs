@@ -52,15 +52,19 @@ pub enum RowOrder {
     /// In any that the statement allows; those of one landing table in that of `_seq`.
     #[default]
     Any,
-    /// Rows that have a column `_seq` tell by it which came last, and come in any. Others come in that of the one table
-    /// whose rows they are made of, each of one, whatever ORDER BY says; when there is no such table, in any, and their
-    /// schema says so ([`UNORDERED`]).
+    /// In any, and it is told which came last, whatever ORDER BY says: rows as they lie in one landing table come in that
+    /// order. Others have a column [`ARRIVAL`], of the sequences of one table: those that their column `_seq` is made of,
+    /// or else those of the table that each of them is one row of. When there is neither, their schema says so
+    /// ([`UNORDERED`]).
     Told,
-    /// The same, and rows that have a column `_seq` come in that of it.
+    /// The same, and rows that have a column `_seq`, or are each one row of a table with one, come in that of it.
     Known,
-    /// The same; `Invalid` when there is no order.
+    /// The same; `Invalid` when there is no such column.
     Sequence,
 }
+
+/// The last column, BIGINT, of rows that tell by it which of them came last; of equal ones none did.
+pub const ARRIVAL: &str = "_headwater_arrival";
 
 /// Metadata of the schema of rows whose order cannot be told, though it was asked for: the columns, as a JSON list, that
 /// no two of them have in common; `null` when none are known.

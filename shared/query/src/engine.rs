@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::{
-    arrow::{array::RecordBatch, datatypes::SchemaRef},
+    arrow::{
+        array::RecordBatch,
+        datatypes::{Schema, SchemaRef},
+    },
     common::DataFusionError,
     execution::{SendableRecordBatchStream, SessionState},
     physical_plan::execute_stream,
@@ -23,7 +26,7 @@ use crate::{
     footers::Footers,
     inlined, literals,
     model::Lake,
-    plan::{Planned, Planner, Unordered},
+    plan::{Last, Planned, Planner},
     running::{self, Endings, Ready, Sink, Threads},
     session::{self, Settings},
 };
@@ -119,24 +122,20 @@ impl Job {
     }
 
     async fn describe(&self) -> Result<SchemaRef> {
-        let Planned {
-            state,
-            plan,
-            unordered,
-        } = self.plan().await?;
+        let Planned { state, plan, last } = self.plan().await?;
         let plan = state
             .optimize(&plan)
             .map_err(|e| self.failed("plan statement", e))?;
-        Ok(said(Arc::clone(plan.schema().inner()), unordered))
+        Ok(said(Arc::clone(plan.schema().inner()), last, false))
     }
 
     async fn run(&self, ready: Ready, sink: Sink) {
-        let (mut batches, unordered) = match self.start().await {
+        let (mut batches, last) = match self.start().await {
             Ok(started) => started,
             // Nobody is there to be told when the caller has gone.
             Err(error) => return drop(ready.send(Err(error))),
         };
-        if ready.send(Ok(said(batches.schema(), unordered))).is_err() {
+        if ready.send(Ok(said(batches.schema(), last, true))).is_err() {
             return;
         }
         let mut left = self.statement.limits.rows;
@@ -165,11 +164,11 @@ impl Job {
         }
     }
 
-    async fn start(&self) -> Result<(SendableRecordBatchStream, Option<Unordered>)> {
+    async fn start(&self) -> Result<(SendableRecordBatchStream, Last)> {
         let Planned {
             mut state,
             plan,
-            unordered,
+            last,
         } = self.plan().await?;
         let failed = |error| self.failed("plan statement", error);
         let plan = state.optimize(&plan).map_err(failed)?;
@@ -182,7 +181,7 @@ impl Job {
         tracing::debug!(sql = %self.statement.sql, "planned");
         let stream = execute_stream(physical, state.task_ctx());
         let stream = stream.map_err(|error| self.failed("run statement", error))?;
-        Ok((stream, unordered))
+        Ok((stream, last))
     }
 
     fn too_many_rows(&self) -> Error {
@@ -195,15 +194,25 @@ impl Job {
     }
 }
 
-/// A schema that says whether the order of its rows cannot be told.
-fn said(schema: SchemaRef, unordered: Option<Unordered>) -> SchemaRef {
-    let Some(unique) = unordered else {
-        return schema;
-    };
-    let names = serde_json::json!(unique).to_string();
-    let mut metadata = schema.metadata().clone();
-    metadata.insert(UNORDERED.to_owned(), names);
-    Arc::new(schema.as_ref().clone().with_metadata(metadata))
+/// A schema that says when nothing tells which row is the last; `whole` with a column that nobody asked for.
+fn said(schema: SchemaRef, last: Last, whole: bool) -> SchemaRef {
+    match last {
+        Last::Arrival if !whole => {
+            let asked = schema.fields().len() - 1;
+            let metadata = schema.metadata().clone();
+            Arc::new(Schema::new_with_metadata(
+                schema.fields()[..asked].to_vec(),
+                metadata,
+            ))
+        }
+        Last::Order | Last::Arrival => schema,
+        Last::Unknown(unique) => {
+            let names = serde_json::json!(unique).to_string();
+            let mut metadata = schema.metadata().clone();
+            metadata.insert(UNORDERED.to_owned(), names);
+            Arc::new(schema.as_ref().clone().with_metadata(metadata))
+        }
+    }
 }
 
 /// The first rows of a batch, in pieces that are small whatever one row holds: several are on their way to each reader.

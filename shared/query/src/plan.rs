@@ -29,7 +29,9 @@ use crate::{
     labels::label_casts,
     landing::LandingTable,
     model::{Lake, ModelTable},
-    names, sequenced, shorthand, unions,
+    names,
+    sequenced::{self, Told},
+    shorthand, unions,
 };
 
 /// Plans statements over one catalog.
@@ -48,12 +50,18 @@ pub(crate) struct Planner<'a> {
 pub(crate) struct Planned {
     pub(crate) state: SessionState,
     pub(crate) plan: LogicalPlan,
-    /// Set when the order of rows was asked for and cannot be told.
-    pub(crate) unordered: Option<Unordered>,
+    pub(crate) last: Last,
 }
 
-/// The columns that no two rows have in common, when any are known.
-pub(crate) type Unordered = Option<Vec<String>>;
+/// What tells which row came last.
+pub(crate) enum Last {
+    /// Their order, unless nobody asked.
+    Order,
+    /// Their last column, which nobody asked for.
+    Arrival,
+    /// Nothing: the columns that no two rows have in common, when any are known.
+    Unknown(Option<Vec<String>>),
+}
 
 impl Planner<'_> {
     /// Plans a statement with its parameters bound.
@@ -88,40 +96,50 @@ impl Planner<'_> {
                 .map_err(|e| self.doing.failed(e))?
         };
         read_only(&plan).map_err(|error| self.doing.failed(error))?;
-        let (plan, unordered) = self.ordered(plan, asked.order)?;
-        Ok(Planned {
-            state,
-            plan,
-            unordered,
-        })
+        let (plan, last) = self.ordered(plan, asked.order)?;
+        Ok(Planned { state, plan, last })
     }
 
-    /// A plan whose rows come in the order that is asked for; and, when that cannot be told, what no two of them share.
-    fn ordered(
+    /// A plan whose rows come in the order that is asked for, and what tells which of them is the last.
+    fn ordered(&self, plan: LogicalPlan, order: RowOrder) -> Result<(LogicalPlan, Last)> {
+        if order == RowOrder::Any {
+            return Ok((plan, Last::Order));
+        }
+        self.told(plan, order)
+            .map_err(|error| self.doing.failed(error))?
+            .ok_or_else(|| self.unordered())
+    }
+
+    /// None when there is no order that rows could be brought into, and there has to be.
+    fn told(
         &self,
         plan: LogicalPlan,
         order: RowOrder,
-    ) -> Result<(LogicalPlan, Option<Unordered>)> {
-        if order == RowOrder::Any || order == RowOrder::Told && sequenced::is_told(&plan) {
-            return Ok((plan, None));
-        }
+    ) -> std::result::Result<Option<(LogicalPlan, Last)>, DataFusionError> {
+        let is_fed = !self.catalog.feeds.is_empty();
+        let is_landed = !is_fed && sequenced::is_as_landed(&plan);
         // A feed has rows that went beside those that came, of one sequence at times.
-        let is_kept = sequenced::is_told(&plan) || self.catalog.feeds.is_empty();
-        if (is_kept || order == RowOrder::Sequence)
-            && let Some(plan) = self.by_sequence(&plan)?
-        {
-            return Ok((plan, None));
-        }
-        if order == RowOrder::Sequence {
-            return Err(self.unordered());
-        }
-        let is_kept = self.catalog.feeds.is_empty() && sequenced::is_as_landed(&plan);
-        let unordered = (!is_kept).then(|| sequenced::unique(&plan));
-        Ok((plan, unordered))
-    }
-
-    fn by_sequence(&self, plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
-        sequenced::by_sequence(plan).map_err(|error| self.doing.failed(error))
+        let is_fit = |told: &Told| order == RowOrder::Sequence || told.is_own() || !is_fed;
+        let Some(told) = Told::of(&plan)?.filter(is_fit) else {
+            let last = match is_landed {
+                true => Last::Order,
+                false => Last::Unknown(sequenced::unique(&plan)),
+            };
+            return Ok((order != RowOrder::Sequence).then_some((plan, last)));
+        };
+        let is_comparable = told.is_comparable();
+        let told = match order {
+            RowOrder::Known | RowOrder::Sequence => told.sorted()?,
+            RowOrder::Any | RowOrder::Told => told,
+        };
+        Ok(Some(if !is_comparable {
+            let unique = sequenced::unique(&plan);
+            (told.asked()?, Last::Unknown(unique))
+        } else if is_landed && !told.is_misled() {
+            (told.asked()?, Last::Order)
+        } else {
+            (told.with_arrival()?, Last::Arrival)
+        }))
     }
 
     /// What a query is told whose rows have no order, where one is needed.

@@ -1,49 +1,173 @@
-//! Rows in the order that they came in: of the query's own column `_seq`, or of its input's, carried through the plan.
+//! Which row came in last: by the query's own column `_seq`, or by that of its input, carried through the plan.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use datafusion::{
     arrow::datatypes::DataType,
-    common::{Column, DataFusionError, ExprSchema, tree_node::TreeNode},
+    common::{Column, DataFusionError, ExprSchema, TableReference, tree_node::TreeNode},
     functions_aggregate::expr_fn::max,
     logical_expr::{
         Distinct, Expr, Filter, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort,
-        SubqueryAlias, Window,
+        SubqueryAlias, Window, cast,
     },
 };
 use domain::{LANDING, SEQUENCE};
+use ports::query::ARRIVAL;
 
-/// The rows of `plan` in the order of their sequences; none when it neither has a column `_seq` nor is a query of
-/// which each row comes from one row of one table with that column.
-///
-/// Rows of one landing table are in that order already, which the planner knows: nothing is sorted then.
-pub(crate) fn by_sequence(plan: &LogicalPlan) -> Result<Option<LogicalPlan>, DataFusionError> {
-    let columns = plan.schema().columns();
-    let own = own(plan)?;
-    let carried = match own {
-        Own::One(sequence) => Some((plan.clone(), sequence)),
-        Own::Unfit => None,
-        Own::None => carry(plan)?,
-    };
-    let Some((carried, sequence)) = carried else {
-        return Ok(None);
-    };
-    let is_own = columns.contains(&sequence);
-    let sort = Expr::Column(sequence).sort(true, false);
-    let sorted = LogicalPlanBuilder::from(carried).sort([sort])?;
-    let sorted = match is_own {
-        true => sorted,
-        // Whoever asked sees the columns that were asked for.
-        false => sorted.project(columns.into_iter().map(Expr::Column))?,
-    };
-    sorted.build().map(Some)
+/// A plan with a column that tells which of its rows came last.
+pub(crate) struct Told {
+    plan: LogicalPlan,
+    sequence: Column,
+    /// Whether the column is one of those that were asked for.
+    own: bool,
+    columns: Vec<Column>,
 }
 
-/// Whether rows tell by a column of sequences which of them is the last.
-pub(crate) fn is_told(plan: &LogicalPlan) -> bool {
-    let is_read = |kind: &DataType| matches!(kind, DataType::Int64 | DataType::Int32);
-    let mut fields = plan.schema().fields().iter();
-    fields.any(|field| field.name() == SEQUENCE && is_read(field.data_type()))
+impl Told {
+    /// `plan` by its column `_seq` or, when that is made of no table's, by that of what its rows are made of; none when it
+    /// neither has one nor is a query of which each row comes from one row of one table with that column.
+    pub(crate) fn of(plan: &LogicalPlan) -> Result<Option<Self>, DataFusionError> {
+        let columns = plan.schema().columns();
+        let own = own(plan)?;
+        let carried = match &own {
+            Own::One(sequence) => Some((plan.clone(), sequence.clone())),
+            Own::Foreign(_) | Own::None => carry(plan)?,
+            Own::Unfit => None,
+        };
+        let told = match (carried, own) {
+            (None, Own::Foreign(sequence)) => Some((plan.clone(), sequence)),
+            (carried, _) => carried,
+        };
+        Ok(told.map(|(plan, sequence)| Self {
+            plan,
+            own: columns.contains(&sequence),
+            sequence,
+            columns,
+        }))
+    }
+
+    /// Whether sequences of one table are all that the column holds. Those of two have no order among them.
+    pub(crate) fn is_comparable(&self) -> bool {
+        place(&self.plan, &self.sequence).is_some_and(|at| origins(&self.plan, at).is_single())
+    }
+
+    /// Whether the column is one of those that were asked for.
+    pub(crate) fn is_own(&self) -> bool {
+        self.own
+    }
+
+    /// Whether there is a column `_seq` that says something else.
+    pub(crate) fn is_misled(&self) -> bool {
+        !self.own && self.columns.iter().any(|column| column.name() == SEQUENCE)
+    }
+
+    /// The rows in the order of the column.
+    ///
+    /// Rows of one landing table are in that order already, which the planner knows: nothing is sorted then.
+    pub(crate) fn sorted(mut self) -> Result<Self, DataFusionError> {
+        let sort = Expr::Column(self.sequence.clone()).sort(true, false);
+        self.plan = LogicalPlanBuilder::from(self.plan).sort([sort])?.build()?;
+        Ok(self)
+    }
+
+    /// The columns that were asked for, and no others.
+    pub(crate) fn asked(self) -> Result<LogicalPlan, DataFusionError> {
+        match self.own {
+            true => Ok(self.plan),
+            false => LogicalPlanBuilder::from(self.plan)
+                .project(self.columns.into_iter().map(Expr::Column))?
+                .build(),
+        }
+    }
+
+    /// The columns that were asked for, and the one that tells behind them, as [`ARRIVAL`].
+    pub(crate) fn with_arrival(self) -> Result<LogicalPlan, DataFusionError> {
+        let arrival = cast(Expr::Column(self.sequence), DataType::Int64).alias(ARRIVAL);
+        let columns = self.columns.into_iter().map(Expr::Column);
+        LogicalPlanBuilder::from(self.plan)
+            .project(columns.chain([arrival]))?
+            .build()
+    }
+}
+
+/// The tables that the values of a column are made of the sequences of.
+#[derive(Default)]
+struct Origins(BTreeSet<TableReference>);
+
+impl Origins {
+    fn is_single(&self) -> bool {
+        self.0.len() == 1
+    }
+
+    fn and(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
+    }
+}
+
+fn place(plan: &LogicalPlan, column: &Column) -> Option<usize> {
+    plan.schema().maybe_index_of_column(column)
+}
+
+/// Of the column of a plan at this place.
+fn origins(plan: &LogicalPlan, at: usize) -> Origins {
+    match plan {
+        LogicalPlan::TableScan(scan) => match scan.projected_schema.fields().get(at) {
+            Some(field) if field.name() == SEQUENCE => {
+                Origins(BTreeSet::from([scan.table_name.clone()]))
+            }
+            _ => Origins::default(),
+        },
+        LogicalPlan::Projection(of) => made_of(of.expr.get(at), &of.input),
+        LogicalPlan::Distinct(Distinct::On(of)) => made_of(of.select_expr.get(at), &of.input),
+        LogicalPlan::Aggregate(of) => {
+            let groups = of.schema.fields().len() - of.aggr_expr.len();
+            match at.checked_sub(groups) {
+                None => made_of(of.group_expr.get(at), &of.input),
+                Some(at) => made_of(of.aggr_expr.get(at), &of.input),
+            }
+        }
+        LogicalPlan::Window(of) => match at.checked_sub(of.input.schema().fields().len()) {
+            None => origins(&of.input, at),
+            Some(at) => made_of(of.window_expr.get(at), &of.input),
+        },
+        LogicalPlan::Join(of) => {
+            let right = at.checked_sub(of.left.schema().fields().len());
+            match right.filter(|at| *at < of.right.schema().fields().len()) {
+                // Of a join that keeps one side only, its columns are all there are.
+                _ if of.schema.fields().len() == of.right.schema().fields().len()
+                    && of.schema.columns() == of.right.schema().columns() =>
+                {
+                    origins(&of.right, at)
+                }
+                None => origins(&of.left, at),
+                Some(at) => origins(&of.right, at),
+            }
+        }
+        LogicalPlan::Union(of) => {
+            let inputs = of.inputs.iter().map(|input| origins(input, at));
+            inputs.fold(Origins::default(), Origins::and)
+        }
+        LogicalPlan::Unnest(of) => match of.dependency_indices.get(at) {
+            Some(at) => origins(&of.input, *at),
+            None => Origins::default(),
+        },
+        LogicalPlan::Filter(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Distinct(Distinct::All(_)) => {
+            (plan.inputs().first()).map_or_else(Origins::default, |input| origins(input, at))
+        }
+        _ => Origins::default(),
+    }
+}
+
+/// Of what an expression is made of, over what it reads.
+fn made_of(expr: Option<&Expr>, input: &LogicalPlan) -> Origins {
+    let columns = expr.into_iter().flat_map(Expr::column_refs);
+    let places = columns.filter_map(|column| place(input, column));
+    places.fold(Origins::default(), |all, at| all.and(origins(input, at)))
 }
 
 /// Whether rows come as those of one landing table that they are made of, several of one perhaps.
@@ -116,6 +240,8 @@ fn is_sets(expr: &Expr) -> bool {
 enum Own {
     None,
     One(Column),
+    /// One that is made of no table's sequences.
+    Foreign(Column),
     /// Several, or one whose values have another order than sequences.
     Unfit,
 }
@@ -126,7 +252,11 @@ fn own(plan: &LogicalPlan) -> Result<Own, DataFusionError> {
     Ok(match (own.next(), own.next()) {
         (None, _) => Own::None,
         (Some(sequence), None) if plan.schema().data_type(&sequence)?.is_numeric() => {
-            Own::One(sequence)
+            let made = place(plan, &sequence).map(|at| origins(plan, at));
+            match made.is_some_and(|made| !made.0.is_empty()) {
+                true => Own::One(sequence),
+                false => Own::Foreign(sequence),
+            }
         }
         (Some(_), _) => Own::Unfit,
     })
@@ -139,7 +269,7 @@ fn carry(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Column)>, DataFusion
         match own(plan)? {
             Own::One(sequence) => return Ok(Some((plan.clone(), sequence))),
             Own::Unfit => return Ok(None),
-            Own::None => {}
+            Own::Foreign(_) | Own::None => {}
         }
     }
     let Some(input) = one_to_one(plan) else {
@@ -152,8 +282,9 @@ fn carry(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Column)>, DataFusion
     let (plan, sequence) = match plan {
         LogicalPlan::Projection(projection) => {
             let mut expressions = projection.expr.clone();
-            expressions.push(Expr::Column(sequence.clone()));
+            expressions.push(Expr::Column(sequence).alias(ARRIVAL));
             let projection = Projection::try_new(expressions, input)?;
+            let sequence = Column::new_unqualified(ARRIVAL);
             (LogicalPlan::Projection(projection), sequence)
         }
         LogicalPlan::SubqueryAlias(alias) => {

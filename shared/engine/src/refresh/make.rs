@@ -176,7 +176,7 @@ pub(super) async fn query(
         base: loaded.head.as_ref().and_then(|head| head.snapshot.clone()),
         pointers: job.pointers(loaded),
         apply,
-        on_schema_change: job.model.config.on_schema_change,
+        on_schema_change: policy(job, loaded),
         rows,
         restamp_from: restamps.then(|| loaded.published().sequence + 1),
         properties: loaded
@@ -199,6 +199,17 @@ pub(super) fn is_anew(job: &Job<'_>, loaded: &Loaded) -> bool {
 /// Whether a model of which no row may stay as it was is another one than was built.
 fn is_edited_auto(job: &Job<'_>, loaded: &Loaded) -> bool {
     job.model.is_auto() && loaded.is_built() && is_edited(&loaded.state, &job.digest)
+}
+
+/// What happens to columns that are not the table's. Those of an edited auto model are the new definition's, as all of its
+/// rows are, unless the model says otherwise.
+fn policy(job: &Job<'_>, loaded: &Loaded) -> OnSchemaChange {
+    match job.model.config.on_schema_change {
+        OnSchemaChange::AppendNewColumns if is_edited_auto(job, loaded) => {
+            OnSchemaChange::SyncAllColumns
+        }
+        said => said,
+    }
 }
 
 /// What a query gave.
@@ -257,11 +268,9 @@ async fn run(world: &World, job: &Job<'_>, loaded: &Loaded, out: &Out) -> Result
 /// Whether a column has another type now, which the rows there are could not keep their values in.
 async fn retypes(world: &World, job: &Job<'_>, loaded: &Loaded, rows: &SchemaRef) -> Result<bool> {
     let snapshot = loaded.head.as_ref().and_then(|head| head.snapshot.clone());
-    let (Some(snapshot), OnSchemaChange::SyncAllColumns, true) = (
-        snapshot,
-        job.model.config.on_schema_change,
-        job.reason != Reason::Full,
-    ) else {
+    let (Some(snapshot), OnSchemaChange::SyncAllColumns, true) =
+        (snapshot, policy(job, loaded), job.reason != Reason::Full)
+    else {
         return Ok(false);
     };
     let table = job.model.name.clone();
@@ -330,10 +339,6 @@ pub(crate) fn order(model: &Model, inputs: usize) -> RowOrder {
     match &model.config.cdc {
         Some(_) => RowOrder::Sequence,
         None if is_live(model) && inputs > 1 => RowOrder::Known,
-        // A column of sequences that the table does not take cannot tell.
-        None if is_merge(model) && model.config.on_schema_change == OnSchemaChange::Ignore => {
-            RowOrder::Known
-        }
         None if is_merge(model) => RowOrder::Told,
         None => RowOrder::Any,
     }

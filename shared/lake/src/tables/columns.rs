@@ -9,7 +9,7 @@ use arrow::{
 };
 use domain::{OnSchemaChange, TableName};
 use iceberg::spec::{NestedField, NestedFieldRef};
-use ports::{Error, Kind, Result};
+use ports::{Error, Kind, Result, query::ARRIVAL};
 
 use super::types::{self, Ids};
 
@@ -107,6 +107,8 @@ pub(crate) fn incoming(table: &TableName, schema: &Schema) -> Result<Vec<Incomin
     schema
         .fields()
         .iter()
+        // What tells the order of rows is none of theirs.
+        .filter(|field| field.name() != ARRIVAL)
         .map(|field| {
             let name = field.name().clone();
             if !seen.insert(name.to_lowercase()) {

@@ -5,15 +5,18 @@ use std::sync::Arc;
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch},
     compute::filter_record_batch,
-    datatypes::{DataType, Int32Type, Int64Type},
+    datatypes::{DataType, Int32Type, Int64Type, Schema},
     util::display::array_value_to_string,
 };
 use domain::{SEQUENCE, TableName};
-use ports::{Error, Kind, Result};
+use ports::{
+    Error, Kind, Result,
+    query::{ARRIVAL, UNORDERED},
+};
 use roaring::RoaringTreemap;
 
 use super::{
-    columns::{Alignment, batch_of},
+    columns::{self, Alignment, batch_of},
     keymap::KeyMap,
     keys::Keys,
     limits::Limits,
@@ -73,8 +76,18 @@ pub(crate) struct Intake {
     rows: u64,
     superseded: RoaringTreemap,
     sequence_max: Option<u64>,
-    /// Whether of rows without sequences nobody knows which came last.
-    unordered: bool,
+    last: Last,
+}
+
+/// What tells which of several rows of one key came last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Last {
+    /// Their `_seq` and, of equals or without one, their order.
+    Order,
+    /// A column of what is delivered, at this place.
+    Arrival(usize),
+    /// Nothing.
+    Unknown,
 }
 
 /// What was taken in.
@@ -147,13 +160,17 @@ impl Intake {
             rows,
             superseded,
             sequence_max,
-            unordered: false,
+            last: Last::Order,
         }
     }
 
-    /// The same for rows of which nobody knows the order, when they are.
-    pub(crate) fn unordered(mut self, unordered: bool) -> Self {
-        self.unordered = unordered;
+    /// The same for rows of a schema that says which of them came last.
+    pub(crate) fn told_by(mut self, schema: &Schema) -> Self {
+        self.last = match columns::position(schema, ARRIVAL) {
+            Some(at) => Last::Arrival(at),
+            None if schema.metadata().contains_key(UNORDERED) => Last::Unknown,
+            None => Last::Order,
+        };
         self
     }
 
@@ -169,6 +186,14 @@ impl Intake {
             return Ok(());
         }
         let batch = self.alignment.align(&self.table, delivered)?;
+        let (delivered, arrivals) = match self.last {
+            Last::Arrival(at) => {
+                let mut asked = delivered.clone();
+                let arrivals = sequences(&asked.remove_column(at));
+                (asked, arrivals)
+            }
+            Last::Order | Last::Unknown => (delivered.clone(), None),
+        };
         // Which row of a key is the last, those tell that the query gave.
         let given = self.sequences(&batch);
         let batch = self.stamp(batch)?;
@@ -183,7 +208,7 @@ impl Intake {
         {
             self.sequence_max = self.sequence_max.max(Some(max));
         }
-        let batch = self.note(batch, delivered, given)?;
+        let batch = self.note(batch, &delivered, arrivals.or(given))?;
         self.rows += batch.num_rows() as u64;
         self.sink(batch).await
     }
@@ -216,28 +241,9 @@ impl Intake {
         batch_of(&batch.schema(), columns, batch.num_rows())
     }
 
-    /// `_seq` of every row; NULL is before every number. None without the column.
+    /// `_seq` of every row; none without the column.
     fn sequences(&self, batch: &RecordBatch) -> Option<Vec<i64>> {
-        let column = batch.column(self.sequence?);
-        match column.data_type() {
-            DataType::Int64 => {
-                let column = column.as_primitive::<Int64Type>();
-                Some(match column.null_count() {
-                    0 => column.values().to_vec(),
-                    _ => column.iter().map(|v| v.unwrap_or(i64::MIN)).collect(),
-                })
-            }
-            DataType::Int32 => {
-                let column = column.as_primitive::<Int32Type>();
-                Some(
-                    column
-                        .iter()
-                        .map(|v| v.map_or(i64::MIN, i64::from))
-                        .collect(),
-                )
-            }
-            _ => None,
-        }
+        sequences(batch.column(self.sequence?))
     }
 
     /// Notes the keys of a batch, and what the events in it say.
@@ -273,21 +279,62 @@ impl Intake {
             )?;
             return Ok(batch);
         }
-        if keyed.unique {
-            let is_told = !self.unordered || sequences.is_some();
-            let mut twice = None;
-            keyed.map.merge(&keys, self.rows, sequences, |row, by| {
-                superseded.insert(row);
-                twice = twice.or(Some(by.max(row)));
-            });
-            if let (false, Some(row)) = (is_told, twice) {
-                let at = usize::try_from(row - self.rows).unwrap_or_default();
-                return Err(ambiguous(&self.table, &batch, &keyed.columns, at));
-            }
-        } else {
+        if !keyed.unique {
             keyed.map.add(&keys);
+            return Ok(batch);
         }
-        Ok(batch)
+        let (last, mut untold) = (self.last, Vec::new());
+        keyed
+            .map
+            .merge(&keys, self.rows, sequences, |row, by, equals| {
+                superseded.insert(row);
+                let is_told = match last {
+                    Last::Order => true,
+                    Last::Arrival(_) => !equals,
+                    Last::Unknown => false,
+                };
+                if !is_told {
+                    untold.push((row.min(by), row.max(by)));
+                }
+            });
+        let first = self.rows;
+        let differs = |(row, of_batch): (u64, u64)| {
+            let at = (of_batch - first) as usize;
+            (!self.is_alike(row, &batch, at)).then_some(at)
+        };
+        match (untold.into_iter().find_map(differs), &self.keyed) {
+            (Some(at), Some(keyed)) => Err(ambiguous(&self.table, &batch, &keyed.columns, at)),
+            _ => Ok(batch),
+        }
+    }
+
+    /// Whether a row, of a batch or before it, is the same as one of the batch but for its sequence. One that is not in
+    /// memory is taken for another.
+    fn is_alike(&self, row: u64, batch: &RecordBatch, at: usize) -> bool {
+        let without = |batch: &RecordBatch, at: usize| {
+            let mut row = batch.slice(at, 1);
+            if let Some(sequence) = self.sequence {
+                row.remove_column(sequence);
+            }
+            row
+        };
+        let held = match &self.sink {
+            Sink::Held(held, _) => held.as_slice(),
+            Sink::Writing(_) => &[],
+        };
+        let before: usize = held.iter().map(RecordBatch::num_rows).sum();
+        let mut place = match row.checked_sub(self.rows) {
+            Some(row) => row as usize + before,
+            None if before as u64 == self.rows => row as usize,
+            None => return false,
+        };
+        for held in held.iter().chain([batch]) {
+            if place < held.num_rows() {
+                return without(held, place) == without(batch, at);
+            }
+            place -= held.num_rows();
+        }
+        false
     }
 
     async fn sink(&mut self, batch: RecordBatch) -> Result<()> {
@@ -324,6 +371,24 @@ impl Intake {
     }
 }
 
+/// Values of a column of sequences; NULL is before every number. None when it is a column of something else.
+fn sequences(column: &ArrayRef) -> Option<Vec<i64>> {
+    match column.data_type() {
+        DataType::Int64 => {
+            let column = column.as_primitive::<Int64Type>();
+            Some(match column.null_count() {
+                0 => column.values().to_vec(),
+                _ => column.iter().map(|v| v.unwrap_or(i64::MIN)).collect(),
+            })
+        }
+        DataType::Int32 => {
+            let column = column.as_primitive::<Int32Type>().iter();
+            Some(column.map(|v| v.map_or(i64::MIN, i64::from)).collect())
+        }
+        _ => None,
+    }
+}
+
 /// Why of two rows of one key neither is taken.
 fn ambiguous(table: &TableName, batch: &RecordBatch, key: &[usize], row: usize) -> Error {
     let shown = |at: &usize| {
@@ -340,8 +405,8 @@ fn ambiguous(table: &TableName, batch: &RecordBatch, key: &[usize], row: usize) 
     };
     let key: Vec<String> = key.iter().map(shown).collect();
     let told = format!(
-        "several rows have {}, and which of them came last cannot be told: have the query yield {SEQUENCE} of the \
-         table that its rows come from, or one row per key",
+        "several rows have {}, and which of them came last cannot be told: have the query yield one row per key, or \
+         {SEQUENCE} of the one table that its rows come from, a value of its own for each",
         key.join(", ")
     );
     Error::new(Kind::Invalid, "merge rows into", table).because(told)

@@ -48,14 +48,14 @@ impl KeyMap {
     }
 
     /// Takes in the keys of a batch whose first row is `first`, and passes to `superseded` every row, of this batch or
-    /// an earlier one, that another row of its key takes the place of, with that: the highest of `sequences` stays, the last
-    /// of equals.
+    /// an earlier one, that another row of its key takes the place of, with that, and whether they are equals: the highest
+    /// of `sequences` stays, the last of equals.
     pub(crate) fn merge(
         &mut self,
         keys: &Keys,
         first: u64,
         sequences: Option<Vec<i64>>,
-        mut superseded: impl FnMut(u64, u64),
+        mut superseded: impl FnMut(u64, u64, bool),
     ) {
         let mut hashes = std::mem::take(&mut self.scratch);
         keys.hashes(&mut hashes);
@@ -68,10 +68,11 @@ impl KeyMap {
             let Some(other) = self.insert(digest, *hash, row) else {
                 continue;
             };
-            if self.sequence(row) >= self.sequence(other) {
-                superseded(other, row);
+            let order = self.sequence(row).cmp(&self.sequence(other));
+            if order.is_ge() {
+                superseded(other, row, order.is_eq());
             } else {
-                superseded(row, other);
+                superseded(row, other, false);
                 self.keep(&digest, other);
             }
         }
@@ -246,13 +247,11 @@ mod tests {
     fn the_highest_sequence_stays_and_the_last_of_equals() {
         let mut map = KeyMap::new(false);
         let mut gone = Vec::new();
-        map.merge(&keys(&[1, 1, 2]), 0, Some(vec![5, 3, 7]), |row, _| {
-            gone.push(row)
-        });
-        map.merge(&keys(&[1, 2, 2]), 3, Some(vec![5, 6, 8]), |row, _| {
-            gone.push(row)
-        });
-        assert_eq!((gone, map.len()), (vec![1, 0, 4, 2], 2));
+        let mut note = |row, _, equals| gone.push((row, equals));
+        map.merge(&keys(&[1, 1, 2]), 0, Some(vec![5, 3, 7]), &mut note);
+        map.merge(&keys(&[1, 2, 2]), 3, Some(vec![5, 6, 8]), &mut note);
+        assert_eq!(gone, [(1, false), (0, true), (4, false), (2, false)]);
+        assert_eq!(map.len(), 2);
     }
 
     #[test]

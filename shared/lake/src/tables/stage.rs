@@ -10,7 +10,6 @@ use futures::TryStreamExt;
 use iceberg::spec::Operation;
 use ports::{
     Error, Kind, Result,
-    query::UNORDERED,
     state::Item,
     tables::{Apply, Change, Rows, Staged, damaged},
 };
@@ -297,7 +296,7 @@ impl<'a> Stage<'a> {
             limits,
             self.target(),
         )
-        .unordered(rows.schema.metadata().contains_key(UNORDERED));
+        .told_by(&rows.schema);
         if let Some(events) = events {
             intake = intake.of_events(events);
         }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use datafusion::arrow::{
     array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array, StringArray},
+    compute::{sort_to_indices, take_record_batch},
     datatypes::{DataType, Int64Type},
 };
 use ports::{
     Kind,
-    query::{RowOrder, Statement, UNORDERED},
+    query::{ARRIVAL, RowOrder, Statement, UNORDERED},
     tables::Part,
 };
 
@@ -259,11 +260,19 @@ async fn rows_of_a_model_come_in_sequence_when_that_is_asked() {
         statement.sql = sql.into();
         for order in [RowOrder::Sequence, RowOrder::Known, RowOrder::Told] {
             statement.order = order;
-            let sorted = world.run(&statement).await.expect(sql);
-            let ids = sorted.column(0).as_primitive::<Int64Type>();
+            let mut rows = world.run(&statement).await.expect(sql);
+            assert!(!rows.schema().metadata().contains_key(UNORDERED), "{sql}");
+            assert_eq!(rows.schema().column_with_name("_seq"), None, "{sql}");
+            let (arrival, _) = rows.schema().column_with_name(ARRIVAL).expect(sql);
+            if order == RowOrder::Told {
+                let order = sort_to_indices(rows.column(arrival), None, None).expect(sql);
+                rows = take_record_batch(&rows, &order).expect(sql);
+            }
+            let ids = rows.column(0).as_primitive::<Int64Type>();
             assert_eq!(ids, &expected, "{sql}");
-            assert!(!sorted.schema().metadata().contains_key(UNORDERED), "{sql}");
-            assert_eq!(sorted.schema().column_with_name("_seq"), None, "{sql}");
+            // Whoever looks at the columns is shown those that were asked for.
+            let described = world.query.describe(&statement, &world.catalog).await;
+            assert_eq!(described.expect(sql).fields().len(), arrival, "{sql}");
         }
     }
 }
@@ -335,6 +344,32 @@ async fn rows_whose_order_nobody_knows_are_refused_when_it_is_asked() {
             "",
         ),
         ("SELECT unnest([id, id + 1]) AS id FROM landing.events", ""),
+        (
+            "SELECT unnest([id, id + 1]) AS id, _seq FROM landing.events",
+            "",
+        ),
+        // Sequences of two tables, and what is no sequence, tell nothing.
+        (
+            "SELECT id, _seq FROM silver.t UNION ALL SELECT id, _seq FROM landing.events",
+            "null",
+        ),
+        (
+            "SELECT t.id, greatest(t._seq, e._seq) AS _seq FROM silver.t AS t JOIN landing.events AS e ON e.id = t.id",
+            "null",
+        ),
+        ("SELECT id, 1 AS _seq FROM silver.bare", "null"),
+        (
+            "SELECT id, (SELECT max(_seq) FROM silver.t) AS _seq FROM silver.bare",
+            "null",
+        ),
+        (
+            "SELECT id, max(id) AS _seq FROM landing.events GROUP BY id",
+            r#"["id"]"#,
+        ),
+        (
+            "SELECT unnest([id, id + 1]) AS id, 1 AS _seq FROM landing.events",
+            "null",
+        ),
     ] {
         let statement = Statement {
             order: RowOrder::Told,
@@ -347,6 +382,58 @@ async fn rows_whose_order_nobody_knows_are_refused_when_it_is_asked() {
         ] {
             let said = schema.metadata().get(UNORDERED).map_or("", String::as_str);
             assert_eq!(said, unique, "{sql}");
+        }
+    }
+    // Whose column tells, or the table's, has it beside; rows as they lie in a landing table need none.
+    for (sql, is_told) in [
+        ("SELECT id, _seq FROM silver.t", true),
+        ("SELECT id, id AS _seq FROM silver.t", true),
+        ("SELECT id, 1 AS _seq FROM landing.events", true),
+        (
+            "SELECT e.id, e._seq FROM silver.bare AS b JOIN landing.events AS e ON e.id = b.id",
+            true,
+        ),
+        (
+            "SELECT b.id, e._seq FROM silver.bare AS b LEFT JOIN landing.events AS e ON e.id = b.id",
+            true,
+        ),
+        (
+            "SELECT b.id, e._seq FROM landing.events AS e RIGHT JOIN silver.bare AS b ON e.id = b.id",
+            true,
+        ),
+        (
+            "SELECT * FROM landing.events AS e WHERE NOT EXISTS (SELECT 1 FROM silver.t AS t WHERE t.id = e.id)",
+            true,
+        ),
+        (
+            "SELECT id, _seq FROM silver.t UNION ALL SELECT -id, _seq FROM silver.t",
+            true,
+        ),
+        (
+            "SELECT DISTINCT ON (id) id, _seq FROM silver.t ORDER BY id, _seq DESC",
+            true,
+        ),
+        (
+            "SELECT id, max(_seq) OVER (PARTITION BY id) AS _seq FROM silver.t",
+            true,
+        ),
+        ("SELECT id, _seq FROM landing.events", false),
+        (
+            "SELECT unnest([id, id + 1]) AS id, _seq FROM landing.events",
+            false,
+        ),
+        ("SELECT id FROM landing.events WHERE id > 3", false),
+    ] {
+        for order in [RowOrder::Told, RowOrder::Known] {
+            let statement = Statement {
+                order,
+                ..Statement::new(sql)
+            };
+            let rows = world.run(&statement).await.expect(sql);
+            let schema = rows.schema();
+            let last = schema.fields().last().map(|field| field.name().as_str());
+            assert_eq!(last == Some(ARRIVAL), is_told, "{sql}");
+            assert!(!schema.metadata().contains_key(UNORDERED), "{sql}");
         }
     }
     // One that is yielded is taken, wherever it comes from.

@@ -7,7 +7,7 @@ use domain::items::CATALOG;
 use object_store::{ObjectStoreExt, path::Path};
 use ports::{
     Kind, State, Tables,
-    query::UNORDERED,
+    query::{ARRIVAL, UNORDERED},
     state::{Key, Outcome},
     tables::{Apply, Change, Part},
 };
@@ -22,6 +22,19 @@ fn rows(ids: &[i64]) -> RecordBatch {
         .collect();
     RecordBatch::try_from_iter([("id", column(ids.to_vec())), ("_seq", column(sequences))])
         .expect("fits")
+}
+
+/// Rows of an id, a value and a sequence.
+fn arrived(rows: &[(i64, i64, i64)]) -> RecordBatch {
+    let column = |value: fn(&(i64, i64, i64)) -> i64| {
+        Arc::new(Int64Array::from_iter_values(rows.iter().map(value))) as ArrayRef
+    };
+    let columns = [
+        ("id", column(|row| row.0)),
+        ("v", column(|row| row.1)),
+        ("_seq", column(|row| row.2)),
+    ];
+    RecordBatch::try_from_iter(columns).expect("fits")
 }
 
 fn merge() -> Apply {
@@ -111,13 +124,7 @@ async fn re_stamped_rows_are_numbered_as_delivered() {
 #[tokio::test]
 async fn of_rows_that_are_numbered_anew_the_one_stays_that_the_query_gave_the_highest_sequence() {
     let mut world = World::new(tight());
-    let column = |values: [i64; 3]| Arc::new(Int64Array::from(values.to_vec())) as ArrayRef;
-    let columns = [
-        ("id", column([1, 1, 1])),
-        ("v", column([4, 5, 6])),
-        ("_seq", column([8, 9, 7])),
-    ];
-    let rows = RecordBatch::try_from_iter(columns).expect("fits");
+    let rows = arrived(&[(1, 4, 8), (1, 5, 9), (1, 6, 7)]);
     let mut change = world.change(merge(), vec![rows]);
     change.restamp_from = Some(100);
     let staged = world.lake.stage(change).await.expect("stages");
@@ -128,9 +135,11 @@ async fn of_rows_that_are_numbered_anew_the_one_stays_that_the_query_gave_the_hi
 #[tokio::test]
 async fn several_rows_of_a_key_whose_order_nobody_knows_are_refused() {
     let mut world = World::new(tight());
-    let bare = |ids: &[i64]| {
-        let column = Arc::new(Int64Array::from(ids.to_vec())) as ArrayRef;
-        RecordBatch::try_from_iter([("id", column)]).expect("fits")
+    let bare = |rows: &[(i64, i64)]| {
+        let rows: Vec<_> = rows.iter().map(|(id, v)| (*id, *v, 0)).collect();
+        let mut rows = arrived(&rows);
+        let _ = rows.remove_column(2);
+        rows
     };
     let unordered = |mut change: Change| {
         let metadata = [(UNORDERED.to_owned(), String::from("null"))];
@@ -138,7 +147,10 @@ async fn several_rows_of_a_key_whose_order_nobody_knows_are_refused() {
         change.rows.schema = Arc::new(schema.with_metadata(metadata.into()));
         change
     };
-    for batches in [vec![bare(&[4, 7, 7])], vec![bare(&[7, 4]), bare(&[5, 7])]] {
+    for batches in [
+        vec![bare(&[(4, 0), (7, 0), (7, 1)])],
+        vec![bare(&[(7, 0), (4, 0)]), bare(&[(5, 0), (7, 1)])],
+    ] {
         let refused = world
             .lake
             .stage(unordered(world.change(merge(), batches)))
@@ -148,11 +160,74 @@ async fn several_rows_of_a_key_whose_order_nobody_knows_are_refused() {
         let told = refused.chain();
         assert!(told.contains("several rows have id = 7,"), "{told}");
     }
-    // One of each key is enough, and so is a sequence.
-    for batches in [vec![bare(&[4, 7]), bare(&[5])], vec![rows(&[4, 7, 7])]] {
+    // Their sequences are of several tables then.
+    let refused = world.lake.stage(unordered(
+        world.change(merge(), vec![arrived(&[(7, 1, 5), (7, 2, 6)])]),
+    ));
+    let _ = refused.await.expect_err("two of one key");
+    // One of each key is enough, and so are rows that are the same.
+    for batches in [
+        vec![bare(&[(4, 0), (7, 0)]), bare(&[(5, 0)])],
+        vec![bare(&[(4, 0), (7, 1), (7, 1)]), bare(&[(7, 1), (4, 0)])],
+        vec![arrived(&[(4, 0, 1), (7, 0, 2), (7, 0, 3)])],
+    ] {
         let change = unordered(world.change(merge(), batches));
         let staged = world.lake.stage(change).await.expect("stages");
         world.commit(&staged).await;
+    }
+}
+
+#[tokio::test]
+async fn of_rows_that_tell_when_they_came_the_last_one_stays_and_of_equals_none() {
+    for restamp_from in [None, Some(100)] {
+        let mut world = World::new(Limits {
+            held_rows: 100,
+            ..tight()
+        });
+        let told = |rows: &[(i64, i64, i64)]| {
+            let rows = arrived(rows);
+            let mut columns: Vec<_> = rows.columns().to_vec();
+            columns[2] = Arc::new(Int64Array::from(vec![1; rows.num_rows()]));
+            let names = ["id", "v", "_seq"].into_iter().zip(columns);
+            let arrival = rows.column(2).clone();
+            RecordBatch::try_from_iter(names.chain([(ARRIVAL, arrival)])).expect("fits")
+        };
+        let change = |world: &World, batches| Change {
+            restamp_from,
+            ..world.change(merge(), batches)
+        };
+        let apart = vec![told(&[(1, 4, 8), (1, 5, 9)]), told(&[(1, 6, 7), (2, 0, 9)])];
+        let staged = world
+            .lake
+            .stage(change(&world, apart))
+            .await
+            .expect("stages");
+        world.commit(&staged).await;
+        let sequences = restamp_from.map_or(["1", "1"], |_| ["101", "103"]);
+        let expected = [["1", "5", sequences[0]], ["2", "0", sequences[1]]];
+        assert_eq!(world.rows().await, expected);
+        // Two that are the same are one.
+        let same = vec![told(&[(1, 4, 9), (1, 4, 9)]), told(&[(3, 3, 7), (1, 4, 9)])];
+        let staged = world
+            .lake
+            .stage(change(&world, same))
+            .await
+            .expect("stages");
+        world.commit(&staged).await;
+        assert_eq!(world.rows().await[0][..2], ["1", "4"]);
+        for equals in [
+            vec![told(&[(1, 4, 9), (2, 4, 9), (1, 5, 9)])],
+            vec![told(&[(1, 4, 9), (2, 4, 9)]), told(&[(3, 4, 9), (1, 5, 9)])],
+            // Those that are written already are looked at no more.
+            vec![
+                told(&(0..400).map(|n| (n, 0, 9)).collect::<Vec<_>>()),
+                told(&[(1, 0, 9)]),
+            ],
+        ] {
+            let refused = world.lake.stage(change(&world, equals)).await;
+            let told = refused.expect_err("two of one key").chain();
+            assert!(told.contains("several rows have id = 1,"), "{told}");
+        }
     }
 }
 
