@@ -34,6 +34,7 @@ mod readers;
 mod rebuilds;
 mod requests;
 mod said;
+mod sequences;
 mod sources;
 mod tidy;
 mod upkeep;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
     trials.extend(change_bugs::trials());
     trials.extend(checks::trials());
     trials.extend(cdc_edges::trials());
+    trials.extend(sequences::trials());
     trials.extend(client::trials());
     trials.extend(cdc_http::trials());
     trials.extend(controls::trials());

@@ -146,9 +146,11 @@ impl Check<'_> {
             return Ok(None);
         };
         let inputs = self.world.project.inputs.get(&model.name);
-        let inputs = inputs.map_or(0, |inputs| inputs.len());
+        let inputs = inputs.into_iter().flatten();
+        let inputs: BTreeMap<_, _> = inputs.map(|table| (table.clone(), 0)).collect();
         let statement = Statement {
-            order: make::order(model, inputs),
+            order: make::order(model, inputs.len()),
+            watermarks: make::watermarks(model, &inputs),
             ..Statement::new(text.as_str())
         };
         match self.world.query.describe(&statement, &catalog).await {
@@ -182,6 +184,10 @@ impl Check<'_> {
                     .collect();
                 findings.extend(self.keys(model, &text, &catalog).await?);
                 findings.extend(unordered(model, &schema));
+                if make::is_foreign(model, inputs.len(), &schema) {
+                    let message = make::FOREIGN_SEQUENCE.to_owned();
+                    findings.push(finding(model, "sequence_foreign", message, (1, 1)));
+                }
                 if !pins::is_view(model)
                     && let Err(error) = self.world.tables.accepts(&model.name, &schema)
                 {

@@ -174,6 +174,7 @@ async fn take(
     } else {
         let statement = Statement {
             order: RowOrder::Any,
+            watermarks: None,
             sql: sql::statement(model, fields),
             parameters: Vec::new(),
             limits: Limits {

@@ -44,6 +44,9 @@ pub struct Statement {
     pub limits: Limits,
     /// The order of its rows.
     pub order: RowOrder,
+    /// The inputs whose rows it reads since the last time, of a live model: by a watermark with this value, or a feed. Only
+    /// sequences of all of these, which is one then, tell which row came last.
+    pub watermarks: Option<BTreeMap<TableName, Option<u64>>>,
 }
 
 /// In which order rows come.
@@ -65,6 +68,9 @@ pub enum RowOrder {
 
 /// The last column, BIGINT, of rows that tell by it which of them came last; of equal ones none did.
 pub const ARRIVAL: &str = "_headwater_arrival";
+
+/// Metadata of the schema of rows of a live model whose column `_seq` is not the sequence of one table.
+pub const FOREIGN: &str = "headwater.foreign";
 
 /// Metadata of the schema of rows whose order cannot be told, though it was asked for: the columns, as a JSON list, that
 /// no two of them have in common; `null` when none are known.
@@ -151,6 +157,7 @@ impl Statement {
             parameters: Vec::new(),
             limits: Limits::default(),
             order: RowOrder::Any,
+            watermarks: None,
         }
     }
 }

@@ -16,7 +16,7 @@ use domain::Duration;
 use futures::StreamExt;
 use ports::{
     Error, Kind, Objects, Query, Result, Tables,
-    query::{Catalog, Statement, UNORDERED},
+    query::{Catalog, FOREIGN, Statement, UNORDERED},
     tables::{Rows, Scan},
 };
 
@@ -122,20 +122,33 @@ impl Job {
     }
 
     async fn describe(&self) -> Result<SchemaRef> {
-        let Planned { state, plan, last } = self.plan().await?;
+        let Planned {
+            state,
+            plan,
+            last,
+            foreign,
+        } = self.plan().await?;
         let plan = state
             .optimize(&plan)
             .map_err(|e| self.failed("plan statement", e))?;
-        Ok(said(Arc::clone(plan.schema().inner()), last, false))
+        Ok(said(
+            Arc::clone(plan.schema().inner()),
+            last,
+            foreign,
+            false,
+        ))
     }
 
     async fn run(&self, ready: Ready, sink: Sink) {
-        let (mut batches, last) = match self.start().await {
+        let (mut batches, last, foreign) = match self.start().await {
             Ok(started) => started,
             // Nobody is there to be told when the caller has gone.
             Err(error) => return drop(ready.send(Err(error))),
         };
-        if ready.send(Ok(said(batches.schema(), last, true))).is_err() {
+        if ready
+            .send(Ok(said(batches.schema(), last, foreign, true)))
+            .is_err()
+        {
             return;
         }
         let mut left = self.statement.limits.rows;
@@ -164,11 +177,12 @@ impl Job {
         }
     }
 
-    async fn start(&self) -> Result<(SendableRecordBatchStream, Last)> {
+    async fn start(&self) -> Result<(SendableRecordBatchStream, Last, bool)> {
         let Planned {
             mut state,
             plan,
             last,
+            foreign,
         } = self.plan().await?;
         let failed = |error| self.failed("plan statement", error);
         let plan = state.optimize(&plan).map_err(failed)?;
@@ -181,7 +195,7 @@ impl Job {
         tracing::debug!(sql = %self.statement.sql, "planned");
         let stream = execute_stream(physical, state.task_ctx());
         let stream = stream.map_err(|error| self.failed("run statement", error))?;
-        Ok((stream, last))
+        Ok((stream, last, foreign))
     }
 
     fn too_many_rows(&self) -> Error {
@@ -194,25 +208,23 @@ impl Job {
     }
 }
 
-/// A schema that says when nothing tells which row is the last; `whole` with a column that nobody asked for.
-fn said(schema: SchemaRef, last: Last, whole: bool) -> SchemaRef {
-    match last {
-        Last::Arrival if !whole => {
-            let asked = schema.fields().len() - 1;
-            let metadata = schema.metadata().clone();
-            Arc::new(Schema::new_with_metadata(
-                schema.fields()[..asked].to_vec(),
-                metadata,
-            ))
-        }
-        Last::Order | Last::Arrival => schema,
-        Last::Unknown(unique) => {
-            let names = serde_json::json!(unique).to_string();
-            let mut metadata = schema.metadata().clone();
-            metadata.insert(UNORDERED.to_owned(), names);
-            Arc::new(schema.as_ref().clone().with_metadata(metadata))
-        }
+/// A schema that says what tells which row is the last, and whether its sequences are others; `whole` with a column that
+/// nobody asked for.
+fn said(schema: SchemaRef, last: Last, foreign: bool, whole: bool) -> SchemaRef {
+    let asked = match last {
+        Last::Arrival if !whole => schema.fields().len() - 1,
+        _ => schema.fields().len(),
+    };
+    let mut metadata = schema.metadata().clone();
+    if let Last::Unknown(unique) = last {
+        let names = serde_json::json!(unique).to_string();
+        metadata.insert(UNORDERED.to_owned(), names);
     }
+    if foreign {
+        metadata.insert(FOREIGN.to_owned(), String::new());
+    }
+    let fields = schema.fields()[..asked].to_vec();
+    Arc::new(Schema::new_with_metadata(fields, metadata))
 }
 
 /// The first rows of a batch, in pieces that are small whatever one row holds: several are on their way to each reader.

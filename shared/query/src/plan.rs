@@ -51,6 +51,8 @@ pub(crate) struct Planned {
     pub(crate) state: SessionState,
     pub(crate) plan: LogicalPlan,
     pub(crate) last: Last,
+    /// Whether the column `_seq` of a live model is not the sequence of one table.
+    pub(crate) foreign: bool,
 }
 
 /// What tells which row came last.
@@ -96,16 +98,33 @@ impl Planner<'_> {
                 .map_err(|e| self.doing.failed(e))?
         };
         read_only(&plan).map_err(|error| self.doing.failed(error))?;
-        let (plan, last) = self.ordered(plan, asked.order)?;
-        Ok(Planned { state, plan, last })
+        let mut foreign = false;
+        if let Some(watermarks) = &asked.watermarks {
+            let misread = sequenced::misread(&plan, watermarks);
+            if let Some(told) = misread.map_err(|error| self.doing.failed(error))? {
+                return Err(self.doing.error(Kind::Invalid).because(told));
+            }
+            foreign = sequenced::is_foreign(&plan);
+        }
+        let (plan, last) = self.ordered(plan, asked)?;
+        Ok(Planned {
+            state,
+            plan,
+            last,
+            foreign,
+        })
     }
 
     /// A plan whose rows come in the order that is asked for, and what tells which of them is the last.
-    fn ordered(&self, plan: LogicalPlan, order: RowOrder) -> Result<(LogicalPlan, Last)> {
-        if order == RowOrder::Any {
+    fn ordered(
+        &self,
+        plan: LogicalPlan,
+        asked: &ports::query::Statement,
+    ) -> Result<(LogicalPlan, Last)> {
+        if asked.order == RowOrder::Any {
             return Ok((plan, Last::Order));
         }
-        self.told(plan, order)
+        self.told(plan, asked)
             .map_err(|error| self.doing.failed(error))?
             .ok_or_else(|| self.unordered())
     }
@@ -114,25 +133,31 @@ impl Planner<'_> {
     fn told(
         &self,
         plan: LogicalPlan,
-        order: RowOrder,
+        asked: &ports::query::Statement,
     ) -> std::result::Result<Option<(LogicalPlan, Last)>, DataFusionError> {
-        let is_fed = !self.catalog.feeds.is_empty();
-        let is_landed = !is_fed && sequenced::is_as_landed(&plan);
-        // A feed has rows that went beside those that came, of one sequence at times.
-        let is_fit = |told: &Told| order == RowOrder::Sequence || told.is_own() || !is_fed;
-        let Some(told) = Told::of(&plan)?.filter(is_fit) else {
+        let is_landed = self.catalog.feeds.is_empty() && sequenced::is_as_landed(&plan);
+        let told = Told::of(&plan)?;
+        // A watermark of another table says nothing of when these came.
+        let drivers = asked.watermarks.iter().flat_map(BTreeMap::keys);
+        let only = told.as_ref().and_then(Told::table);
+        let only = only.filter(|only| drivers.clone().all(|table| table == only));
+        let is_one = drivers.count() == 1;
+        let is_fit = |told: &Told| match asked.order {
+            RowOrder::Sequence => only.is_some() || told.is_pure() && !is_one,
+            _ => true,
+        };
+        let Some(told) = told.filter(is_fit) else {
             let last = match is_landed {
                 true => Last::Order,
                 false => Last::Unknown(sequenced::unique(&plan)),
             };
-            return Ok((order != RowOrder::Sequence).then_some((plan, last)));
+            return Ok((asked.order != RowOrder::Sequence).then_some((plan, last)));
         };
-        let is_comparable = told.is_comparable();
-        let told = match order {
+        let told = match asked.order {
             RowOrder::Known | RowOrder::Sequence => told.sorted()?,
             RowOrder::Any | RowOrder::Told => told,
         };
-        Ok(Some(if !is_comparable {
+        Ok(Some(if only.is_none() {
             let unique = sequenced::unique(&plan);
             (told.asked()?, Last::Unknown(unique))
         } else if is_landed && !told.is_misled() {

@@ -1,17 +1,23 @@
 //! Which row came in last: by the query's own column `_seq`, or by that of its input, carried through the plan.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use datafusion::{
     arrow::datatypes::DataType,
-    common::{Column, DataFusionError, ExprSchema, TableReference, tree_node::TreeNode},
+    common::{
+        Column, DataFusionError, ExprSchema, ScalarValue,
+        tree_node::{TreeNode, TreeNodeRecursion},
+    },
     functions_aggregate::expr_fn::max,
     logical_expr::{
-        Distinct, Expr, Filter, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort,
-        SubqueryAlias, Window, cast,
+        Distinct, Expr, Filter, Limit, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Sort,
+        SubqueryAlias, TableScan, Window, cast,
     },
 };
-use domain::{LANDING, SEQUENCE};
+use domain::{LANDING, SEQUENCE, TableName, sql::fed_by};
 use ports::query::ARRIVAL;
 
 /// A plan with a column that tells which of its rows came last.
@@ -46,19 +52,20 @@ impl Told {
         }))
     }
 
-    /// Whether sequences of one table are all that the column holds. Those of two have no order among them.
-    pub(crate) fn is_comparable(&self) -> bool {
-        place(&self.plan, &self.sequence).is_some_and(|at| origins(&self.plan, at).is_single())
+    /// The one table whose sequences the column holds.
+    pub(crate) fn table(&self) -> Option<TableName> {
+        let at = place(&self.plan, &self.sequence)?;
+        origins(&self.plan, at).only().cloned()
     }
 
-    /// Whether the column is one of those that were asked for.
-    pub(crate) fn is_own(&self) -> bool {
-        self.own
+    /// Whether the column holds sequences, of several tables perhaps.
+    pub(crate) fn is_pure(&self) -> bool {
+        place(&self.plan, &self.sequence).is_some_and(|at| origins(&self.plan, at).pure)
     }
 
     /// Whether there is a column `_seq` that says something else.
     pub(crate) fn is_misled(&self) -> bool {
-        !self.own && self.columns.iter().any(|column| column.name() == SEQUENCE)
+        !self.own && self.columns.iter().any(|column| is_sequence(column.name()))
     }
 
     /// The rows in the order of the column.
@@ -90,19 +97,34 @@ impl Told {
     }
 }
 
-/// The tables that the values of a column are made of the sequences of.
+/// What the values of a column are made of.
 #[derive(Default)]
-struct Origins(BTreeSet<TableReference>);
+struct Origins {
+    /// Tables whose sequences they are made of.
+    tables: BTreeSet<TableName>,
+    /// Whether they are those sequences, and nothing else.
+    pure: bool,
+}
 
 impl Origins {
-    fn is_single(&self) -> bool {
-        self.0.len() == 1
+    /// The one table whose sequences they are. Those of two tables have no order among them.
+    fn only(&self) -> Option<&TableName> {
+        let mut tables = self.tables.iter();
+        match (tables.next(), tables.next()) {
+            (Some(table), None) if self.pure => Some(table),
+            _ => None,
+        }
     }
 
     fn and(mut self, others: Self) -> Self {
-        self.0.extend(others.0);
+        self.tables.extend(others.tables);
+        self.pure &= others.pure;
         self
     }
+}
+
+fn is_sequence(name: &str) -> bool {
+    name.eq_ignore_ascii_case(SEQUENCE)
 }
 
 fn place(plan: &LogicalPlan, column: &Column) -> Option<usize> {
@@ -112,12 +134,7 @@ fn place(plan: &LogicalPlan, column: &Column) -> Option<usize> {
 /// Of the column of a plan at this place.
 fn origins(plan: &LogicalPlan, at: usize) -> Origins {
     match plan {
-        LogicalPlan::TableScan(scan) => match scan.projected_schema.fields().get(at) {
-            Some(field) if field.name() == SEQUENCE => {
-                Origins(BTreeSet::from([scan.table_name.clone()]))
-            }
-            _ => Origins::default(),
-        },
+        LogicalPlan::TableScan(scan) => scanned(scan, at).unwrap_or_default(),
         LogicalPlan::Projection(of) => made_of(of.expr.get(at), &of.input),
         LogicalPlan::Distinct(Distinct::On(of)) => made_of(of.select_expr.get(at), &of.input),
         LogicalPlan::Aggregate(of) => {
@@ -132,21 +149,21 @@ fn origins(plan: &LogicalPlan, at: usize) -> Origins {
             Some(at) => made_of(of.window_expr.get(at), &of.input),
         },
         LogicalPlan::Join(of) => {
-            let right = at.checked_sub(of.left.schema().fields().len());
-            match right.filter(|at| *at < of.right.schema().fields().len()) {
-                // Of a join that keeps one side only, its columns are all there are.
-                _ if of.schema.fields().len() == of.right.schema().fields().len()
-                    && of.schema.columns() == of.right.schema().columns() =>
-                {
-                    origins(&of.right, at)
-                }
+            let (left, right) = (of.left.schema(), of.right.schema());
+            let is_right = of.schema.fields().len() == right.fields().len();
+            // Of a join that keeps one side only, its columns are all there are.
+            if is_right && of.schema.columns() == right.columns() {
+                return origins(&of.right, at);
+            }
+            match at.checked_sub(left.fields().len()) {
                 None => origins(&of.left, at),
-                Some(at) => origins(&of.right, at),
+                Some(at) if at < right.fields().len() => origins(&of.right, at),
+                Some(_) => Origins::default(),
             }
         }
         LogicalPlan::Union(of) => {
             let inputs = of.inputs.iter().map(|input| origins(input, at));
-            inputs.fold(Origins::default(), Origins::and)
+            inputs.reduce(Origins::and).unwrap_or_default()
         }
         LogicalPlan::Unnest(of) => match of.dependency_indices.get(at) {
             Some(at) => origins(&of.input, *at),
@@ -163,11 +180,111 @@ fn origins(plan: &LogicalPlan, at: usize) -> Origins {
     }
 }
 
+fn scanned(scan: &TableScan, at: usize) -> Option<Origins> {
+    let is_own = is_sequence(scan.projected_schema.fields().get(at)?.name());
+    let name = &scan.table_name;
+    let table = TableName::new(name.schema()?, name.table()).ok()?;
+    // A feed has the rows of its table.
+    let table = fed_by(&table).unwrap_or(table);
+    is_own.then(|| Origins {
+        tables: BTreeSet::from([table]),
+        pure: true,
+    })
+}
+
 /// Of what an expression is made of, over what it reads.
 fn made_of(expr: Option<&Expr>, input: &LogicalPlan) -> Origins {
-    let columns = expr.into_iter().flat_map(Expr::column_refs);
-    let places = columns.filter_map(|column| place(input, column));
-    places.fold(Origins::default(), |all, at| all.and(origins(input, at)))
+    let Some(expr) = expr else {
+        return Origins::default();
+    };
+    let of = |column: &Column| place(input, column).map(|at| origins(input, at));
+    if let Some(column) = carried(expr) {
+        return of(column).unwrap_or_default();
+    }
+    let columns = expr.column_refs().into_iter().filter_map(of);
+    Origins {
+        pure: false,
+        ..columns.reduce(Origins::and).unwrap_or_default()
+    }
+}
+
+/// The column whose values an expression has, or the last of a group of them.
+fn carried(expr: &Expr) -> Option<&Column> {
+    match expr {
+        Expr::Column(column) => Some(column),
+        Expr::Alias(of) => carried(&of.expr),
+        Expr::Cast(of) => carried(&of.expr),
+        Expr::AggregateFunction(of) if of.func.name() == "max" && of.params.filter.is_none() => {
+            match of.params.args.as_slice() {
+                [only] => carried(only),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Whether a plan has a column of sequences that is not the sequence of one table.
+pub(crate) fn is_foreign(plan: &LogicalPlan) -> bool {
+    let fields = plan.schema().fields().iter().enumerate();
+    let mut own = fields.filter(|(_, field)| is_sequence(field.name()));
+    own.any(|(at, _)| origins(plan, at).only().is_none())
+}
+
+/// A comparison of sequences with the watermark of a table whose sequences they are not: rows that it loses nobody misses.
+/// `watermarks` by table, where a statement has one.
+pub(crate) fn misread(
+    plan: &LogicalPlan,
+    watermarks: &BTreeMap<TableName, Option<u64>>,
+) -> Result<Option<String>, DataFusionError> {
+    let mut misread = None;
+    plan.apply_with_subqueries(|node| {
+        let LogicalPlan::Filter(filter) = node else {
+            return Ok(TreeNodeRecursion::Continue);
+        };
+        filter.predicate.apply(|expr| {
+            let Some((column, value)) = compared(expr) else {
+                return Ok(TreeNodeRecursion::Continue);
+            };
+            let mut of = (watermarks.iter())
+                .filter(|(_, watermark)| **watermark == Some(value))
+                .map(|(table, _)| table)
+                .peekable();
+            let made = place(&filter.input, column).map(|at| origins(&filter.input, at));
+            if let (Some(one), Some(made)) = (of.peek().copied(), made)
+                && !of.any(|table| made.only() == Some(table))
+            {
+                misread = Some(format!(
+                    "{} > {{watermark:{one}}} compares what is not the {SEQUENCE} of {one}: filter the rows of {one} by \
+                     their own {SEQUENCE}, inside of the query, and give what is something else another name",
+                    column.name()
+                ));
+                return Ok(TreeNodeRecursion::Stop);
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(misread)
+}
+
+/// A column of sequences that an expression says to be above a number.
+fn compared(expr: &Expr) -> Option<(&Column, u64)> {
+    let Expr::BinaryExpr(of) = expr else {
+        return None;
+    };
+    let sides = match of.op {
+        Operator::Gt | Operator::GtEq => (&*of.left, &*of.right),
+        Operator::Lt | Operator::LtEq => (&*of.right, &*of.left),
+        _ => return None,
+    };
+    match sides {
+        (Expr::Column(column), Expr::Literal(ScalarValue::Int64(Some(value)), _))
+            if is_sequence(column.name()) =>
+        {
+            Some((column, u64::try_from(*value).ok()?))
+        }
+        _ => None,
+    }
 }
 
 /// Whether rows come as those of one landing table that they are made of, several of one perhaps.
@@ -240,7 +357,7 @@ fn is_sets(expr: &Expr) -> bool {
 enum Own {
     None,
     One(Column),
-    /// One that is made of no table's sequences.
+    /// One of something else than sequences.
     Foreign(Column),
     /// Several, or one whose values have another order than sequences.
     Unfit,
@@ -248,12 +365,12 @@ enum Own {
 
 fn own(plan: &LogicalPlan) -> Result<Own, DataFusionError> {
     let columns = plan.schema().columns().into_iter();
-    let mut own = columns.filter(|column| column.name() == SEQUENCE);
+    let mut own = columns.filter(|column| is_sequence(column.name()));
     Ok(match (own.next(), own.next()) {
         (None, _) => Own::None,
         (Some(sequence), None) if plan.schema().data_type(&sequence)?.is_numeric() => {
             let made = place(plan, &sequence).map(|at| origins(plan, at));
-            match made.is_some_and(|made| !made.0.is_empty()) {
+            match made.is_some_and(|made| made.pure) {
                 true => Own::One(sequence),
                 false => Own::Foreign(sequence),
             }

@@ -55,6 +55,7 @@ pub(crate) async fn query(State(shared): State<Shared>, request: Request) -> Ans
     };
     let statement = Statement {
         order: RowOrder::Any,
+        watermarks: None,
         sql: asked.sql,
         parameters: asked.parameters,
         limits,

@@ -312,6 +312,7 @@ impl Desk<'_> {
     async fn query(&self, id: &EntryId, sql: String) -> Result<(), Failure> {
         let statement = Statement {
             order: RowOrder::Any,
+            watermarks: None,
             sql,
             parameters: Vec::new(),
             limits: self.limits,

@@ -30,6 +30,7 @@ pub(super) async fn query(context: &Context, sql: String, csv: bool) -> Result<(
         &world,
         &Statement {
             order: RowOrder::Any,
+            watermarks: None,
             sql,
             parameters: Vec::new(),
             limits,

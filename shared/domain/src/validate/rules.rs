@@ -78,6 +78,7 @@ pub(super) fn model(model: &Model, file: &mut File<'_>) {
         && config.strategy == Strategy::Append
         && config.filter.is_none()
         && !reads_changes
+        && !placeholders.iter().any(|placed| is_watermark(&placed.0))
     {
         let message = "it would append its whole input on every refresh: add \
                        incremental_filter=WHERE _seq > {watermark}, or read {changes}";

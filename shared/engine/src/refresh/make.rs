@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use domain::{
     Materialized, Model, OnSchemaChange, SEQUENCE, Strategy, TableName,
     sql::{self, Bindings, Placeholder},
 };
 use ports::{
     Error, Kind, Result,
-    query::{Catalog, Limits, RowOrder, Statement},
+    query::{Catalog, FOREIGN, Limits, RowOrder, Statement},
     state::Write,
     tables::{Apply, Change, Pin, Rows, Staged},
 };
@@ -169,6 +169,10 @@ pub(super) async fn query(
     let restamps = is_live(job.model)
         && job.inputs.len() > 1
         && rows.schema.column_with_name(SEQUENCE).is_some();
+    if is_foreign(job.model, job.inputs.len(), &rows.schema) {
+        let told = FOREIGN_SEQUENCE;
+        return Err(Error::new(Kind::Invalid, "build model", &job.model.name).because(told));
+    }
     let watermark =
         |(table, to): (&TableName, u64)| (format!("headwater.watermark.{table}"), to.to_string());
     let change = Change {
@@ -255,6 +259,7 @@ async fn run(world: &World, job: &Job<'_>, loaded: &Loaded, out: &Out) -> Result
     }
     let statement = Statement {
         order: order(job.model, job.inputs.len()),
+        watermarks: watermarks(job.model, &marks(job, loaded, out.replay.is_some())),
         ..Statement::new(text)
     };
     let rows = world.query.run(&statement, &catalog).await?;
@@ -282,14 +287,9 @@ async fn retypes(world: &World, job: &Job<'_>, loaded: &Loaded, rows: &SchemaRef
 fn text(job: &Job<'_>, loaded: &Loaded, replay: bool) -> Result<String> {
     let model = job.model;
     let fresh = job.reason == Reason::Full;
-    let mark = |sequence| if fresh || replay { 0 } else { sequence };
-    let watermarks: BTreeMap<_, _> = loaded
-        .inputs
-        .iter()
-        .map(|input| (input.table.clone(), mark(input.consumed.sequence)))
-        .collect();
+    let watermarks = marks(job, loaded, replay);
     let watermark = match loaded.inputs.as_slice() {
-        [only] => Some(mark(only.consumed.sequence)),
+        [only] => watermarks.get(&only.table).copied(),
         _ => None,
     };
     let changes = match loaded.inputs.as_slice() {
@@ -309,6 +309,44 @@ fn text(job: &Job<'_>, loaded: &Loaded, replay: bool) -> Result<String> {
         true => bad_rows::unless_newer(&text, &model.name, &model.config.unique_key),
         false => text,
     })
+}
+
+/// Up to where each input has been read.
+fn marks(job: &Job<'_>, loaded: &Loaded, replay: bool) -> BTreeMap<TableName, u64> {
+    let anew = job.reason == Reason::Full || replay;
+    let marks = loaded.inputs.iter().map(|input| {
+        let sequence = if anew { 0 } else { input.consumed.sequence };
+        (input.table.clone(), sequence)
+    });
+    marks.collect()
+}
+
+/// The inputs of a live model whose rows it reads from where it was, with that where they are asked for by it.
+pub(crate) fn watermarks(
+    model: &Model,
+    marks: &BTreeMap<TableName, u64>,
+) -> Option<BTreeMap<TableName, Option<u64>>> {
+    let filter = model.config.filter.as_deref().filter(|_| !model.is_auto());
+    let texts = [Some(model.sql.as_str()), filter];
+    let placeholders = texts.into_iter().flatten().map(sql::placeholders);
+    let only = marks.keys().next().filter(|_| marks.len() == 1);
+    let mut watermarks = BTreeMap::new();
+    for placeholder in placeholders.flatten().flatten() {
+        let (table, is_marked) = match &placeholder {
+            Placeholder::Watermark => (only, true),
+            Placeholder::WatermarkOf(table) => (Some(table), true),
+            Placeholder::Changes => (only, false),
+            Placeholder::ChangesOf(table) => (Some(table), false),
+            Placeholder::This => continue,
+        };
+        let Some(table) = table.cloned() else {
+            continue;
+        };
+        let mark = marks.get(&table).copied().filter(|_| is_marked);
+        let known = watermarks.entry(table).or_insert(mark);
+        *known = known.or(mark);
+    }
+    is_live(model).then_some(watermarks)
 }
 
 /// Whether the filter applies: always to a live model, whose watermark is 0 at first; to another one only when there
@@ -342,6 +380,15 @@ pub(crate) fn order(model: &Model, inputs: usize) -> RowOrder {
         None if is_merge(model) => RowOrder::Told,
         None => RowOrder::Any,
     }
+}
+
+/// Why a query is refused whose rows [`is_foreign`] are.
+pub(crate) const FOREIGN_SEQUENCE: &str = "readers take `_seq` of a live model for the order in which its rows came: let it \
+    be `_seq` of its input, or max(_seq) of a group, and give another name to anything else";
+
+/// Whether readers of a live model would take something for its sequence that is none. Several inputs number rows anew.
+pub(crate) fn is_foreign(model: &Model, inputs: usize, schema: &Schema) -> bool {
+    is_live(model) && inputs <= 1 && schema.metadata().contains_key(FOREIGN)
 }
 
 /// How the rows meet the table's.

@@ -4,8 +4,10 @@ use std::{collections::HashSet, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array},
-    compute::{CastOptions, cast_with_options},
+    compute::{CastOptions, cast_with_options, kernels::cmp::distinct},
     datatypes::{DataType, Schema, SchemaRef},
+    error::ArrowError,
+    util::display::array_value_to_string,
 };
 use domain::{OnSchemaChange, TableName};
 use iceberg::spec::{NestedField, NestedFieldRef};
@@ -317,18 +319,39 @@ impl Alignment {
     }
 }
 
-fn fit(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, arrow::error::ArrowError> {
+fn fit(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, ArrowError> {
     if column.data_type() == kind {
         return Ok(column.clone());
     }
-    cast_with_options(
-        column,
-        kind,
-        &CastOptions {
-            safe: false,
-            ..CastOptions::default()
-        },
-    )
+    let options = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
+    let fitted = cast_with_options(column, kind, &options)?;
+    if !cuts(column.data_type(), kind) {
+        return Ok(fitted);
+    }
+    // A number that loses digits is another number, and as a key another row.
+    let back = cast_with_options(&fitted, column.data_type(), &options)?;
+    let cut = distinct(&back, column)?;
+    match cut.values().set_indices().next() {
+        None => Ok(fitted),
+        Some(at) => {
+            let value = array_value_to_string(column, at)?;
+            let kind = ports::columns::word(kind);
+            Err(ArrowError::CastError(format!("{value} is no {kind}")))
+        }
+    }
+}
+
+/// Whether a cast may take digits from numbers.
+fn cuts(from: &DataType, to: &DataType) -> bool {
+    match (from, to) {
+        (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) => from > to,
+        (from, DataType::Decimal128(..)) => from.is_floating(),
+        (DataType::Decimal128(..), to) => to.is_integer(),
+        (from, to) => from.is_floating() && to.is_integer(),
+    }
 }
 
 /// A batch of columns whose nested fields may be named or annotated otherwise than the schema's.

@@ -436,6 +436,33 @@ async fn rows_whose_order_nobody_knows_are_refused_when_it_is_asked() {
             assert!(!schema.metadata().contains_key(UNORDERED), "{sql}");
         }
     }
+    // One that does not rise as they came is passed by.
+    for sql in [
+        "SELECT id, -_seq AS _seq FROM silver.t",
+        "SELECT id, 100 - _seq AS _seq FROM silver.t",
+        "SELECT id, _seq % 4 AS _seq FROM silver.t",
+        "SELECT id, _seq + id % 4 AS _seq FROM silver.t",
+        "SELECT id, abs(5 - _seq) AS _seq FROM silver.t",
+        "SELECT id, row_number() OVER (ORDER BY _seq DESC) AS _seq FROM silver.t",
+        "SELECT id, count(_seq) OVER () AS _seq FROM silver.t",
+        "SELECT id, CASE WHEN id < 4 THEN _seq ELSE -_seq END AS _seq FROM silver.t",
+        "SELECT id, _seq + 1 AS _seq FROM silver.t",
+        "SELECT id, CAST(coalesce(_seq, 0) AS INT) AS _seq FROM silver.t",
+    ] {
+        let statement = Statement {
+            order: RowOrder::Told,
+            ..Statement::new(sql)
+        };
+        let rows = world.run(&statement).await.expect(sql);
+        let order = sort_to_indices(rows.column(2), None, None).expect(sql);
+        let rows = take_record_batch(&rows, &order).expect(sql);
+        let expected = Int64Array::from_iter_values(0..9);
+        assert_eq!(
+            rows.column(0).as_primitive::<Int64Type>(),
+            &expected,
+            "{sql}"
+        );
+    }
     // One that is yielded is taken, wherever it comes from.
     let statement = Statement {
         order: RowOrder::Sequence,

@@ -49,6 +49,7 @@ pub(super) async fn over(
     let limits = &shared.settings.query;
     let statement = Statement {
         order: RowOrder::Any,
+        watermarks: None,
         parameters: bound(&raw.parameters)?,
         sql: raw.sql,
         limits: Limits {

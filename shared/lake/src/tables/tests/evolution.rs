@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{ArrayRef, Int32Array, Int64Array, NullArray, RecordBatch, StringArray, UInt64Array},
+    array::{
+        ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, NullArray, RecordBatch,
+        StringArray, UInt64Array,
+    },
     datatypes::DataType,
 };
 use domain::OnSchemaChange::{self, AppendNewColumns, Fail, Ignore, SyncAllColumns};
@@ -64,6 +67,31 @@ fn rows(rows: &[&[&str]]) -> Vec<Vec<String>> {
     rows.iter()
         .map(|row| row.iter().map(|v| (*v).to_owned()).collect())
         .collect()
+}
+
+#[tokio::test]
+async fn a_number_that_loses_digits_is_refused_and_no_key_becomes_another() {
+    let mut world = world().await;
+    let doubles = |values: &[f64]| Arc::new(Float64Array::from(values.to_vec())) as ArrayRef;
+    let decimals = |values: &[i128]| {
+        let values = Decimal128Array::from(values.to_vec());
+        Arc::new(values.with_precision_and_scale(10, 2).expect("fits")) as ArrayRef
+    };
+    for (cut, whole) in [
+        (doubles(&[1.2, 1.4]), doubles(&[4.0, 5.0])),
+        (decimals(&[120, 140]), decimals(&[400, 500])),
+    ] {
+        let cut = batch(&[("id", cut), ("v", texts(&["c", "d"]))]);
+        let told = change(&mut world, Ignore, cut).await.expect_err("cut");
+        assert!(
+            told.contains("1.2") && told.contains("is no BIGINT"),
+            "{told}"
+        );
+        let whole = batch(&[("id", whole), ("v", texts(&["c", "d"]))]);
+        change(&mut world, Ignore, whole).await.expect("whole");
+    }
+    let expected = [["1", "a"], ["2", "b"], ["4", "c"], ["5", "d"]];
+    assert_eq!(world.rows().await, expected);
 }
 
 #[tokio::test]
