@@ -110,11 +110,13 @@ impl Out {
 
     /// Leaves the rows out of what a statement reads; `anew` reads the others again that are in quarantine. The input goes by
     /// another name then, and a view by its own. Conditions of the statement may be asked of a row together with those that leave
-    /// it out, or before them, so that such a row holds nothing but NULL: nothing breaks on that.
+    /// it out, or before them, so that such a row holds nothing but NULL: nothing breaks on that. The watermark of the input is
+    /// that of its other name.
     pub(super) async fn restrict(
         &self,
         world: &World,
         catalog: &mut Catalog,
+        watermarks: &mut Option<BTreeMap<TableName, Option<u64>>>,
         anew: bool,
     ) -> Result<()> {
         let conditions = self.conditions(anew);
@@ -147,6 +149,11 @@ impl Out {
         let columns = columns.collect::<Vec<_>>().join(", ");
         let rows = format!("SELECT *, ({condition}) AS {STAYS} FROM {whole}");
         let view = format!("SELECT {columns} FROM ({rows}) AS _rows WHERE {STAYS}");
+        if let Some(watermarks) = watermarks
+            && let Some(watermark) = watermarks.remove(input)
+        {
+            watermarks.insert(whole.clone(), watermark);
+        }
         catalog.tables.insert(whole, pin);
         catalog.views.insert(input.clone(), view);
         Ok(())

@@ -234,7 +234,8 @@ async fn run(world: &World, job: &Job<'_>, loaded: &Loaded, out: &Out) -> Result
         None => return Ok(None),
     };
     let mut catalog = catalog(job, world, loaded, &text, feeds)?;
-    out.restrict(world, &mut catalog, is_anew(job, loaded))
+    let mut watermarks = watermarks(job.model, &marks(job, loaded, out.replay.is_some()));
+    out.restrict(world, &mut catalog, &mut watermarks, is_anew(job, loaded))
         .await?;
     let mut recomputed = None;
     let mut apply = apply(world, job, loaded)?;
@@ -259,7 +260,7 @@ async fn run(world: &World, job: &Job<'_>, loaded: &Loaded, out: &Out) -> Result
     }
     let statement = Statement {
         order: order(job.model, job.inputs.len()),
-        watermarks: watermarks(job.model, &marks(job, loaded, out.replay.is_some())),
+        watermarks,
         ..Statement::new(text)
     };
     let rows = world.query.run(&statement, &catalog).await?;
