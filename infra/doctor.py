@@ -59,7 +59,8 @@ class Doctor:
         """How a resource that somebody deleted comes back."""
         name = f"{self.name}-{stack}"
         command = f"aws cloudformation delete-stack --stack-name {name}"
-        return f"a deployment does not see that it is gone: {command}, then {self.again}"
+        first = "let the queues run empty first, what lies in them goes with the stack; " if stack == "queues" else ""
+        return f"a deployment does not see that it is gone: {first}{command}, then {self.again}"
 
     def setting(self, good, area, check, found, command):
         """A setting of a resource. Emulators do not keep all of them, which says nothing about the deployment."""
