@@ -44,8 +44,9 @@ pub struct Statement {
     pub limits: Limits,
     /// The order of its rows.
     pub order: RowOrder,
-    /// The inputs whose rows it reads since the last time, of a live model: by a watermark with this value, or a feed. Only
-    /// sequences of all of these, which is one then, tell which row came last.
+    /// Of a live model, the inputs of which it reads what came since the last refresh: with the value of the watermark that
+    /// says so, none where a feed does. When there is one, only its sequences tell which row came last; when there are
+    /// several, none do. None for any other statement, in which the sequences of any one table tell.
     pub watermarks: Option<BTreeMap<TableName, Option<u64>>>,
 }
 

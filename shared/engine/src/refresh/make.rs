@@ -329,6 +329,7 @@ pub(crate) fn watermarks(
 ) -> Option<BTreeMap<TableName, Option<u64>>> {
     let filter = model.config.filter.as_deref().filter(|_| !model.is_auto());
     let texts = [Some(model.sql.as_str()), filter];
+    // A text that cannot be read has failed before: it is substituted first.
     let placeholders = texts.into_iter().flatten().map(sql::placeholders);
     let only = marks.keys().next().filter(|_| marks.len() == 1);
     let mut watermarks = BTreeMap::new();
